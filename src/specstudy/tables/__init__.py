@@ -1,0 +1,1 @@
+"""Results on disk: schemas, the store of per-prompt results, run directories, manifests. Never imports torch."""

@@ -1,0 +1,110 @@
+"""Files that appear whole or not at all: written beside their place under a temporary name, synced, then renamed."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from specstudy.errors import UserError
+
+_STALE_AFTER_S = 3600.0
+_HOST = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:40]
+_TEMPORARY_NAME = re.compile(r"\..+\.(?P<host>[A-Za-z0-9-]*)\.(?P<pid>\d+)\.[0-9a-f]{8}\.tmp")
+
+
+def temporary_path(path: Path) -> Path:
+    """A name nobody else uses, in the same directory: renaming never crosses file systems, and tells whose it is."""
+    return path.with_name(f".{path.name}.{_HOST}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A file open for writing that takes its place at `path` only when the block ends well.
+
+    Directories above it are made. Raises UserError where the disk is full, read-only or otherwise refuses; whatever
+    is raised, nothing half written is left and an earlier file at `path` stays as it was.
+    """
+    temporary = temporary_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+    except BaseException as fault:
+        _discard(temporary)
+        if isinstance(fault, OSError):
+            raise cannot_write(path, fault) from fault
+        raise
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes a small file whole or not at all. Raises UserError as `atomic_file` does."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def cannot_write(path: Path, fault: OSError) -> UserError:
+    """The one line for a write that the system refused."""
+    return UserError(f"cannot write {path}: {fault.strerror or fault}; free space there or choose another output_dir")
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether a file is the leftover of a writer that was killed: its process is gone, or it is over an hour old.
+
+    A process number says something on this machine only; on a shared disk the files of others are judged by age.
+    """
+    match = _TEMPORARY_NAME.fullmatch(path.name)
+    if match is None:
+        return False
+    if match["host"] == _HOST and not _is_running(int(match["pid"])):
+        return True
+    try:
+        return time.time() - path.lstat().st_mtime > _STALE_AFTER_S
+    except FileNotFoundError:
+        return False
+
+
+def remove_abandoned(directory: Path) -> None:
+    """Removes the leftovers of killed writers in a directory and all below it; does nothing where it may not."""
+    for path in directory.rglob(".*.tmp"):
+        if is_abandoned(path):
+            _discard(path)
+
+
+def _discard(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        # A leftover is never read, so failing to remove it harms nothing and must not hide the first error.
+        return
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync_directory(directory: Path) -> None:
+    """Makes a rename survive a power cut; Windows has no such call."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,173 @@
+"""Per-prompt results, shared by all runs: one file for each stage and unit of work, under a key of all that matters.
+
+A unit of work is a prompt (prefill), a prompt and repetition (decode), or a prompt, gamma and repetition (speculate).
+Its result is one Parquet file of one row with a column per table, each a list of that table's rows; so the tables of a
+unit appear together or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from specstudy.errors import UserError
+from specstudy.records import STAGE_TABLES
+from specstudy.tables.files import remove_abandoned, write_atomically
+from specstudy.tables.schema import SCHEMA_VERSION, schema_of, to_table
+
+log = logging.getLogger(__name__)
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_VERSION, _STAGE, _PARTS = b"specstudy.schema_version", b"specstudy.stage", b"specstudy.parts"
+
+
+def canonical_json(value: object) -> str:
+    """JSON that is the same for equal values: sorted keys, no spaces, ASCII only.
+
+    Raises ValueError for NaN or infinity and TypeError for what JSON does not know.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def result_key(parts: Mapping[str, object]) -> str:
+    """The key of a result: SHA-256 (64 hex digits) over everything that can change its numbers."""
+    return hashlib.sha256(canonical_json(dict(parts)).encode()).hexdigest()
+
+
+def code_hash(paths: Iterable[str], root: Path = PACKAGE) -> str:
+    """SHA-256 over source files: names relative to `root`, and contents with line ends normalised.
+
+    `paths` are relative to `root` (the package by default); a directory stands for all Python files below it.
+    Raises FileNotFoundError for a path that does not exist.
+    """
+    digest = hashlib.sha256()
+    for file in sorted({file for path in paths for file in _source_files(root / path)}):
+        content = file.read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+class Store:
+    """The results below one directory, `<root>/<stage>/<first 2 hex digits>/<key>.parquet`.
+
+    Opening it removes what killed writers left behind. Any number of processes may use it at once.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        remove_abandoned(root)
+
+    def get(self, stage: str, key: str) -> dict[str, pa.Table] | None:
+        """The tables of a result, or None if it has to be computed.
+
+        A file that is damaged or not what its place says is moved aside with a warning and counts as absent; so does,
+        without a warning, one of another schema version. Raises UserError if the file exists and cannot be read.
+        """
+        path = self._path(stage, key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            raise UserError(f"cannot read {path}: {fault.strerror or fault}") from fault
+        try:
+            return _decode(content, stage, key)
+        except (_NotThisResult, pa.ArrowException, OSError) as fault:
+            _move_aside(path, fault)
+            return None
+
+    def has(self, stage: str, key: str) -> bool:
+        """Whether `get` would return the result."""
+        return self.get(stage, key) is not None
+
+    def put(self, stage: str, key: str, parts: Mapping[str, object], records: Mapping[str, Sequence[object]]) -> None:
+        """Stores a result: for each table of the stage, its rows (none is fine).
+
+        Raises ValueError if `key` is not the key of `parts` or the tables are not those of the stage,
+        InvalidRecordError for a row that its schema refuses, UserError if it cannot be written.
+        """
+        if key != result_key(parts):
+            raise ValueError(f"the key {key!r} is not that of the given parts")
+        if set(records) != set(STAGE_TABLES[stage]):
+            raise ValueError(f"stage {stage} has the tables {STAGE_TABLES[stage]}, not {tuple(records)}")
+        tables = {name: to_table(name, records[name]) for name in STAGE_TABLES[stage]}
+        write_atomically(self._path(stage, key), _encode(stage, parts, tables))
+
+    def _path(self, stage: str, key: str) -> Path:
+        return self.root / stage / key[:2] / f"{key}.parquet"
+
+
+class _NotThisResult(Exception):
+    """The file is readable Parquet, but not the result that its place says."""
+
+
+@cache
+def _result_schema(stage: str) -> pa.Schema:
+    """One column per table: a list of structs with the table's columns."""
+    fields = []
+    for name in STAGE_TABLES[stage]:
+        row = pa.struct([field.remove_metadata() for field in schema_of(name)])
+        fields.append(pa.field(name, pa.list_(pa.field("element", row, nullable=False)), nullable=False))
+    return pa.schema(fields)
+
+
+def _encode(stage: str, parts: Mapping[str, object], tables: Mapping[str, pa.Table]) -> bytes:
+    schema = _result_schema(stage)
+    columns = []
+    for field in schema:
+        table = tables[field.name]
+        arrays = [column.combine_chunks() for column in table.columns]
+        rows = pa.StructArray.from_arrays(arrays, fields=list(field.type.value_type))
+        columns.append(pa.ListArray.from_arrays(pa.array([0, table.num_rows], pa.int32()), rows, type=field.type))
+    metadata = {_VERSION: str(SCHEMA_VERSION), _STAGE: stage, _PARTS: canonical_json(dict(parts))}
+    result = pa.Table.from_arrays(columns, schema=schema.with_metadata(metadata))
+    sink = pa.BufferOutputStream()
+    pq.write_table(result, sink, compression="zstd", write_page_checksum=True)
+    return bytes(sink.getvalue())
+
+
+def _decode(content: bytes, stage: str, key: str) -> dict[str, pa.Table] | None:
+    """The tables of a result; None for another schema version. Raises where the file is damaged or a foreign one."""
+    result = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
+    metadata = result.schema.metadata or {}
+    if not {_VERSION, _STAGE, _PARTS} <= metadata.keys():
+        raise _NotThisResult("it was not written by this store")
+    if metadata[_STAGE] != stage.encode() or hashlib.sha256(metadata[_PARTS]).hexdigest() != key:
+        raise _NotThisResult("it holds the result of something else")
+    if metadata[_VERSION] != str(SCHEMA_VERSION).encode():
+        return None
+    if result.num_rows != 1 or not result.schema.equals(_result_schema(stage)):
+        raise _NotThisResult("its columns are not the declared ones")
+    tables = {}
+    for name in STAGE_TABLES[stage]:
+        rows = result.column(name)[0].values
+        tables[name] = pa.Table.from_arrays(rows.flatten(), schema=schema_of(name))
+    return tables
+
+
+def _move_aside(path: Path, fault: Exception) -> None:
+    aside = path.with_name(f"{path.name}.rejected")
+    try:
+        os.replace(path, aside)
+    except OSError:
+        # Another process may have done it already; where nothing can be moved, writing the new result will say why.
+        aside = path
+    reason = str(fault).splitlines()[0]
+    log.warning("%s is damaged or foreign (%s) and is computed again; the old file: %s", path.name, reason, aside)
+
+
+def _source_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return list(path.rglob("*.py"))
+    if not path.is_file():
+        raise FileNotFoundError(f"no such source file: {path}")
+    return [path]
