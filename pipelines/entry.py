@@ -1,0 +1,145 @@
+"""What every command shares: words from the shell or from make, errors of one line, exit codes, sweeps.
+
+A stage file ends in
+
+    if __name__ == "__main__":
+        entry.main(study)
+
+and imports torch inside the stage, so that a wrong word is refused before that takes its seconds.
+Exit codes: 0 done; 1 a bug, or what the stage returned; 2 something the user can mend; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import makeflags
+
+from specstudy import overrides
+from specstudy.config import StudyConfig, all_rules, local_path
+from specstudy.errors import UserError
+
+Stage = Callable[[StudyConfig], int | None]
+
+
+def main(stage: Stage, after_sweep: Callable[[list[StudyConfig]], int | None] | None = None) -> None:
+    """Run a stage with the configuration that the command line asks for, and exit.
+
+    With `-m` the stage runs for every point of a sweep, through Hydra's own main and its launchers, and `after_sweep`
+    then gets the configurations of all points.
+    """
+
+    def run() -> int:
+        words, options = _command_line(("-m", "--multirun"))
+        if "help" in options:
+            print(_usage())
+            return 0
+        if not options:
+            return stage(overrides.study_config(words)) or 0
+        prepared = overrides.prepare(words, sweep=True)
+        configs = overrides.sweep_configs(prepared)
+        _multirun(stage, prepared, sweep_dir=local_path(configs[0].output_dir))
+        return (after_sweep(configs) if after_sweep else None) or 0
+
+    sys.exit(_exit_code(run))
+
+
+def command(function: Callable[..., int | None], names: Sequence[str], required: Sequence[str] = ()) -> None:
+    """Run a function with `name=value` words of its own, given as text by keyword, and exit. Hydra is not involved."""
+
+    def run() -> int:
+        words, options = _command_line(())
+        usage = " ".join(f"{name}=..." if name in required else f"[{name}=...]" for name in names)
+        if "help" in options:
+            print(f"usage: {Path(sys.argv[0]).stem} {usage}")
+            return 0
+        arguments = dict(_argument(word, names) for word in words)
+        for name in required:
+            if not arguments.get(name):
+                raise UserError(f"{name} is not given: write {usage}")
+        return function(**arguments) or 0
+
+    sys.exit(_exit_code(run))
+
+
+def _argument(word: str, names: Sequence[str]) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals or name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"{word}: not an argument of this command; {hint}(valid here: {', '.join(names) or 'none'})")
+    return name, value
+
+
+def _command_line(known_options: Sequence[str]) -> tuple[list[str], set[str]]:
+    """Override words, and the options among the rest. `--from-make` says that the words come by way of make."""
+    given = sys.argv[1:]
+    words = [word for word in given if not word.startswith("-")]
+    options = {word for word in given if word.startswith("-")}
+    if "--from-make" in options:
+        options.remove("--from-make")
+        words += makeflags.override_words(os.environ)
+        for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL"):
+            os.environ.pop(name, None)  # they are ours; nothing that a stage starts may take them for its own
+    if options & {"-h", "--help"}:
+        return words, {"help"}
+    if unknown := options.difference(known_options):
+        raise UserError(f"{min(unknown)}: no such option; (valid here: {', '.join(['--help', *known_options])})")
+    return words, options
+
+
+def _multirun(stage: Stage, prepared: Sequence[str], sweep_dir: Path) -> None:
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import DictConfig
+
+    def point(composed: DictConfig) -> None:
+        words = " ".join(HydraConfig.get().overrides.task)
+        print(f"point {HydraConfig.get().job.num + 1}: {words}", file=sys.stderr, flush=True)
+        if status := stage(overrides.from_hydra(composed)):
+            raise UserError(f"the point {words} ended with status {status}; the finished points are kept")
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # hands errors through to us instead of printing them
+    os.environ["PYTHONPATH"] = os.pathsep.join(  # for launchers that start processes of their own
+        [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+    place = [] if any(word.startswith("hydra.sweep.dir=") for word in prepared) else [_sweep_dir_word(sweep_dir)]
+    sys.argv = [sys.argv[0], "--multirun", *prepared, *place]
+    hydra.main(config_path=str(overrides.CONFIG_DIR), config_name=overrides.CONFIG_NAME, version_base="1.3")(point)()
+
+
+def _sweep_dir_word(sweep_dir: Path) -> str:
+    return f"hydra.sweep.dir={overrides.quoted(str(sweep_dir))}"
+
+
+def _exit_code(run: Callable[[], int]) -> int:
+    """Run, turning what the user can mend and an interruption into one line; a bug keeps its traceback."""
+    try:
+        status = run()
+        sys.stdout.flush()
+        return status
+    except UserError as error:
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _one_line(error: Any) -> str:
+    return " ".join(str(error).split())
+
+
+def _usage() -> str:
+    lines = [f"usage: {Path(sys.argv[0]).name} [-m] key=value ...", "", "choices:"]
+    lines += [f"  {group}={'|'.join(overrides.choices(group))}" for group in overrides.groups()]
+    lines += ["", "settings:", *(f"  {key}: {rule.wanted}" for key, rule in all_rules().items())]
+    return "\n".join(lines)

@@ -1,0 +1,323 @@
+"""The configuration of a study: frozen dataclasses that refuse a wrong key, type or value in one line.
+
+The defaults here are those of `conf/`, where each choice is a file. Nothing in this module knows Hydra.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from specstudy.errors import UserError
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+NOT_SET = "???"  # how a YAML file says that the user must give this value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a setting may be: `read` returns the value to keep or raises ValueError; `wanted` says it to the user."""
+
+    wanted: str
+    read: Callable[[object], object]
+
+
+def whole(low: int, high: int) -> Rule:
+    """A whole number from low to high."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError
+        return value
+
+    return Rule(f"a whole number from {low} to {high}", read)
+
+
+def real(low: float, high: float = math.inf, *, above_low: bool = False, below_high: bool = False) -> Rule:
+    """A finite number from low to high; each end can be left out of the range."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError
+        number = float(value)
+        high_enough = number > low if above_low else number >= low
+        low_enough = number < high if below_high else number <= high
+        if not (math.isfinite(number) and high_enough and low_enough):
+            raise ValueError
+        return number
+
+    lower = f"above {low:g}" if above_low else f"of at least {low:g}"
+    upper = "" if high == math.inf else f" and {'below' if below_high else 'at most'} {high:g}"
+    return Rule(f"a number {lower}{upper}", read)
+
+
+def _read_text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _read_label(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+        raise ValueError
+    return value
+
+
+def _read_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+TEXT = Rule("a text", _read_text)
+LABEL = Rule("a name of letters, digits, dots, dashes and underscores", _read_label)  # it goes into folder names
+FLAG = Rule("true or false", _read_flag)
+
+
+def one_of(*choices: str) -> Rule:
+    """One of some words."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError
+        return value
+
+    return Rule(f"one of {', '.join(choices)}", read)
+
+
+def one_or_more(rule: Rule) -> Rule:
+    """A value, or a list of distinct ones; kept as a tuple."""
+
+    def read(value: object) -> tuple[object, ...]:
+        listed = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        values = tuple(rule.read(item) for item in listed)
+        if not values or len(set(values)) != len(values):
+            raise ValueError
+        return values
+
+    return Rule(f"{rule.wanted}, or a list of distinct ones like [a,b]", read)
+
+
+def optional(rule: Rule) -> Rule:
+    """null, or what another rule allows."""
+    return Rule(f"{rule.wanted}, or null", lambda value: None if value is None else rule.read(value))
+
+
+def setting(default: object, rule: Rule) -> Any:
+    """A dataclass field with its rule; the default obeys the rule like any other value."""
+    return field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True)
+class Section:
+    """A group of settings. Making one checks every setting and raises UserError for the first wrong one."""
+
+    NAME: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for setting_field in dataclasses.fields(self):
+            rule: Rule | None = setting_field.metadata.get("rule")
+            if rule is not None:
+                value = getattr(self, setting_field.name)
+                object.__setattr__(self, setting_field.name, self._checked(setting_field.name, value, rule))
+
+    def _checked(self, name: str, value: object, rule: Rule) -> object:
+        key = f"{self.NAME}.{name}" if self.NAME else name
+        if value == NOT_SET:
+            raise UserError(f"{key} is not set: give {key}=... ({rule.wanted})")
+        try:
+            return rule.read(value)
+        except (ValueError, OverflowError):
+            raise UserError(f"{key} must be {rule.wanted}; got {value!r}") from None
+
+
+@dataclass(frozen=True)
+class ModelsConfig(Section):
+    """The pair. A model is a Hub id, a directory, a GGUF file, or `embedded:NAME`."""
+
+    NAME: ClassVar[str] = "models"
+    name: str = setting("smollm2", LABEL)
+    verifier: str = setting("embedded:smollm2", TEXT)
+    draft: str = setting("data/models/smollm2-draft", TEXT)
+    trust_remote_code: bool = setting(False, FLAG)
+
+
+@dataclass(frozen=True)
+class PromptsConfig(Section):
+    """The prompt file, which of its categories, and how many of each (the first ones; null: all)."""
+
+    NAME: ClassVar[str] = "prompts"
+    name: str = setting("study50", LABEL)
+    path: str = setting("data/prompts/study50.jsonl", TEXT)
+    categories: tuple[str, ...] | None = setting(None, optional(one_or_more(TEXT)))
+    per_category: int | None = setting(None, optional(whole(1, 1_000_000)))
+    text_column: str = setting("text", TEXT)
+    id_column: str = setting("prompt_id", TEXT)
+    category_column: str = setting("category", TEXT)
+
+
+@dataclass(frozen=True)
+class PrefillConfig(Section):
+    """How sinks are found: the observation window in positions, and the z-score above which one is a sink."""
+
+    NAME: ClassVar[str] = "prefill"
+    window: int = setting(16, whole(1, 100_000))
+    threshold: float = setting(6.0, real(0, above_low=True))
+
+
+@dataclass(frozen=True)
+class DecodeConfig(Section):
+    """The verifier's own sampling; temperature 0 is greedy."""
+
+    NAME: ClassVar[str] = "decode"
+    temperature: float = setting(0.7, real(0, 5))
+    top_p: float = setting(0.9, real(0, 1, above_low=True))
+    max_new_tokens: int = setting(128, whole(1, 1_000_000))
+    repetitions: int = setting(1, whole(1, 10_000))
+    recorded_candidates: int = setting(5, whole(1, 100))
+
+
+@dataclass(frozen=True)
+class SpecConfig(Section):
+    """Speculative decoding. In `conf/` and overrides a temperature or top_p of null follows decode's."""
+
+    NAME: ClassVar[str] = "spec"
+    gamma: tuple[int, ...] = setting((4,), one_or_more(whole(1, 64)))
+    repetitions: int = setting(1, whole(1, 10_000))
+    temperature: float = setting(0.7, real(0, 5))
+    top_p: float = setting(0.9, real(0, 1, above_low=True))
+    proposer: str = setting("model", one_of("model"))
+    stop: str = setting("none", one_of("none", "entropy", "bound"))
+    stop_threshold: float = setting(0.5, real(0))
+
+
+@dataclass(frozen=True)
+class AnalysisConfig(Section):
+    """The bootstrap behind every interval."""
+
+    NAME: ClassVar[str] = "analysis"
+    bootstrap_samples: int = setting(2000, whole(1, 1_000_000))
+    confidence: float = setting(0.95, real(0, 1, above_low=True, below_high=True))
+    seed: int = setting(0, whole(0, 2**32 - 1))
+
+
+@dataclass(frozen=True)
+class ExecutionConfig(Section):
+    """Where and how it runs; `threads` of null means all cores."""
+
+    NAME: ClassVar[str] = "execution"
+    name: str = setting("local", LABEL)
+    device: str = setting("auto", one_of("auto", "cpu", "cuda", "mps"))
+    dtype: str = setting("auto", one_of("auto", "float32", "bfloat16", "float16"))
+    threads: int | None = setting(None, optional(whole(1, 1024)))
+    progress: str = setting("auto", one_of("auto", "on", "off"))
+
+
+@dataclass(frozen=True)
+class StudyConfig(Section):
+    """One configuration run over one prompt set."""
+
+    models: ModelsConfig = field(default_factory=ModelsConfig)
+    prompts: PromptsConfig = field(default_factory=PromptsConfig)
+    prefill: PrefillConfig = field(default_factory=PrefillConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+    spec: SpecConfig = field(default_factory=SpecConfig)
+    analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
+    execution: ExecutionConfig = field(default_factory=ExecutionConfig)
+    seed: int = setting(0, whole(0, 2**32 - 1))
+    output_dir: str = setting("outputs", TEXT)
+
+
+SECTIONS: dict[str, type[Section]] = {
+    section.NAME: section
+    for section in (
+        ModelsConfig,
+        PromptsConfig,
+        PrefillConfig,
+        DecodeConfig,
+        SpecConfig,
+        AnalysisConfig,
+        ExecutionConfig,
+    )
+}
+
+
+def setting_names(section: type[Section]) -> list[str]:
+    """The names of a section's settings, in the order of the class."""
+    return [setting_field.name for setting_field in dataclasses.fields(section)]
+
+
+def all_rules() -> dict[str, Rule]:
+    """Every key that holds a value, as an override names it (`seed`, `spec.gamma`, ...), with its rule."""
+    sections: list[type[Section]] = [StudyConfig, *SECTIONS.values()]
+    return {
+        f"{section.NAME}.{setting_field.name}".lstrip("."): setting_field.metadata["rule"]
+        for section in sections
+        for setting_field in dataclasses.fields(section)
+        if "rule" in setting_field.metadata
+    }
+
+
+def from_mapping(values: Mapping[str, Any]) -> StudyConfig:
+    """A checked StudyConfig from plain nested values, such as a composed Hydra config or a run's `config.yaml`.
+
+    Raises UserError, one line, for the first key that does not exist or value that is not allowed.
+    """
+    check_keys(values)
+    decode = values.get("decode", {})
+    spec = dict(values.get("spec", {}))
+    for name in ("temperature", "top_p"):
+        if spec.get(name) is None:
+            spec[name] = decode.get(name, getattr(DecodeConfig, name))
+    given: dict[str, Any] = {**values, "spec": spec}
+    for name, section in SECTIONS.items():
+        given[name] = section(**given.get(name, {}))
+    return StudyConfig(**given)
+
+
+def to_mapping(config: StudyConfig) -> dict[str, Any]:
+    """Plain nested values, tuples as lists, ready for YAML or JSON; `from_mapping` gives the same config back."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, dict):
+            return {name: plain(item) for name, item in value.items()}
+        return list(value) if isinstance(value, tuple) else value
+
+    return {name: plain(value) for name, value in dataclasses.asdict(config).items()}
+
+
+def check_keys(values: Mapping[str, Any]) -> None:
+    """Raise UserError for the first key that no setting has."""
+    for name, value in values.items():
+        if name not in setting_names(StudyConfig):
+            raise unknown_key(name)
+        if name in SECTIONS:
+            if not isinstance(value, Mapping):
+                raise UserError(f"{name} is a group of settings; got {value!r}")
+            for key in value:
+                if key not in setting_names(SECTIONS[name]):
+                    raise unknown_key(f"{name}.{key}")
+
+
+def unknown_key(key: str) -> UserError:
+    """The error for a key that does not exist: the nearest one that does, and those it could have been."""
+    section, dot, last = key.partition(".")
+    if dot and section in SECTIONS:
+        valid = [f"{section}.{name}" for name in setting_names(SECTIONS[section])]
+    else:
+        valid = setting_names(StudyConfig)
+    same_last = [other for other in all_rules() if other.rpartition(".")[2] == (last or section)]
+    near = difflib.get_close_matches(key, valid, n=1) or same_last or difflib.get_close_matches(key, all_rules(), n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return UserError(f"{key}: no such key; {hint}(valid here: {', '.join(valid)})")
+
+
+def local_path(value: str) -> Path:
+    """Where a path setting points: `~` is the home directory, a relative path starts at the project root."""
+    return PROJECT_ROOT / Path(value).expanduser()
