@@ -1,0 +1,91 @@
+"""How acceptance depends on the place in the round and on the draft's entropy, and where a round's time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
+from specstudy.analysis.means import estimate_frame, ratio, row_mean
+from specstudy.analysis.measures import Setting
+
+N_BINS = 10
+
+
+def by_round_index(tested: Mapping[Setting, pd.DataFrame], settings: AnalysisSettings) -> pd.DataFrame:
+    """Share of tested tokens accepted at each place in the round: gamma, index, n, value, low, high, null_reason.
+
+    A place is reached only if all before it were accepted, so later places hold the easier stretches of text.
+    """
+    return estimate_frame(
+        (
+            (
+                {"setting": setting, "gamma": setting.gamma, "index": int(index)},
+                row_mean(rows["accepted"].to_numpy(), rows["prompt_id"], settings),
+            )
+            for setting, tokens in tested.items()
+            for index, rows in tokens.groupby("index", sort=True)
+        ),
+        ("setting", "gamma", "index"),
+    )
+
+
+def by_draft_entropy(decoded: pd.DataFrame, tested: pd.DataFrame | None, settings: AnalysisSettings) -> pd.DataFrame:
+    """Acceptance in ten bins of draft entropy with equal numbers of decoded tokens.
+
+    Columns: source (decoded: expected_accept of every decoded token; tested: share of tested tokens accepted), bin,
+    bin_low, bin_high, draft_entropy_bits (mean in the bin), n, value, low, high, null_reason.
+    """
+    entropy = decoded["draft_entropy_bits"].to_numpy()
+    known = entropy[np.isfinite(entropy)]
+    keys = ("source", "bin", "bin_low", "bin_high", "draft_entropy_bits")
+    if not len(known):
+        return estimate_frame((), keys)
+    edges = np.unique(np.quantile(known, np.linspace(0, 1, N_BINS + 1)))
+    sources = [("decoded", decoded, "expected_accept")]
+    if tested is not None:
+        sources.append(("tested", tested, "accepted"))
+    return estimate_frame(
+        (row for source, tokens, measure in sources for row in _binned(source, tokens, measure, edges, settings)),
+        keys,
+    )
+
+
+def _binned(source: str, tokens: pd.DataFrame, measure: str, edges: Floats, settings: AnalysisSettings):
+    entropy, values = tokens["draft_entropy_bits"].to_numpy(), tokens[measure].to_numpy()
+    bins = np.digitize(entropy, edges[1:-1])
+    for number in range(max(1, len(edges) - 1)):
+        rows = (bins == number) & np.isfinite(entropy) & np.isfinite(values)
+        if rows.any():
+            key = {
+                "source": source,
+                "bin": number,
+                "bin_low": edges[number],
+                "bin_high": edges[min(number + 1, len(edges) - 1)],
+                "draft_entropy_bits": entropy[rows].mean(),
+            }
+            yield key, row_mean(values[rows], tokens["prompt_id"][rows], settings)
+
+
+def round_times(tables: Tables, measured: list[Setting], settings: AnalysisSettings) -> pd.DataFrame:
+    """Mean seconds a round spends: setting, gamma, part (draft, verify, overhead), n rounds, value, low, high."""
+    rounds = frame_of(tables, "spec_rounds")
+    return estimate_frame(
+        (
+            (
+                {"setting": setting, "gamma": setting.gamma, "part": part},
+                _per_round(of_setting(rounds, setting), f"{part}_s", settings),
+            )
+            for setting in measured
+            for part in ("draft", "verify", "overhead")
+        ),
+        ("setting", "gamma", "part"),
+    )
+
+
+def _per_round(rounds: pd.DataFrame, column: str, settings: AnalysisSettings):
+    codes = pd.factorize(rounds["prompt_id"])[0]
+    return ratio(np.bincount(codes, numbers(rounds[column])), np.bincount(codes).astype(np.float64), settings)

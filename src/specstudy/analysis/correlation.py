@@ -1,0 +1,169 @@
+"""One correlation with its interval, p-value and the reason where it has none."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, interval
+
+Method = Literal["pearson", "spearman"]
+
+# Up to this many rows every resample is ranked anew; above, the first-order expansion has the same limit and
+# spares an array of rows x samples.
+EXACT_ROWS = 1000
+# A measure must leave its commonest value in this many rows, or a handful of rows would make the coefficient.
+ROWS_OFF_THE_MODE = 5
+
+
+def correlate(
+    x: Floats,
+    y: Floats,
+    prompts: Codes,
+    method: Method,
+    settings: AnalysisSettings,
+    covariates: Floats | None = None,
+) -> Estimate:
+    """Correlation of x and y, given covariates, with a bootstrap interval over prompts.
+
+    x, y: float64 (rows,), NaN where not measured. prompts: int (rows,), the prompt of each row. covariates: float64
+    (rows, k) to hold constant (a partial correlation), None for none. For Spearman, x and y are ranked before
+    covariates are removed; covariates are taken as given.
+
+    The p-value is the t-test of a correlation where each prompt gives one row, else a cluster-robust t-test with
+    prompts as clusters. Up to `EXACT_ROWS` rows each resample is ranked anew; above that, resampled coefficients come
+    from the influence function of the coefficient (ranks included), on Fisher's z scale.
+    """
+    kept = np.isfinite(x) & np.isfinite(y)
+    if covariates is not None:
+        kept &= np.isfinite(covariates).all(axis=1)
+    x, y, codes = x[kept], y[kept], np.unique(prompts[kept], return_inverse=True)[1]
+    n, n_prompts = len(x), len(np.unique(codes))
+    design = np.ones((n, 1)) if covariates is None else np.column_stack([np.ones(n), covariates[kept]])
+    reason = why_undefined(x, y, n_prompts, design)
+    if reason:
+        return Estimate(n, null_reason=reason)
+    value = float(weighted_correlation(x, y, np.ones((1, n)), method, design)[0])
+    influence = correlation_influence(x, y, value, method, design)
+    per_prompt = np.bincount(codes, influence)
+    counts = settings.counts(n_prompts)
+    if n <= EXACT_ROWS:
+        resampled = weighted_correlation(x, y, counts[:, codes], method, design)
+    else:
+        resampled = _expanded(value, per_prompt, np.bincount(codes).astype(float), counts)
+    bounds = interval(value, resampled, per_prompt, settings.confidence)
+    if bounds is None:
+        return Estimate(n, null_reason="not defined in any bootstrap sample")
+    one_row_each = n == n_prompts
+    p_value = _t_test(value, n - 1 - _rank(design)) if one_row_each else _clustered_test(value, per_prompt, n)
+    return Estimate(n, value, *bounds, p_value)
+
+
+def why_undefined(x: Floats, y: Floats, n_prompts: int, design: Floats) -> str | None:
+    """The reason why a correlation is not defined, or None if it is."""
+    if n_prompts < 3:
+        return f"{n_prompts} prompts with both measures; 3 are needed"
+    if len(x) - 1 - _rank(design) < 1:
+        return f"{len(x)} rows are too few to hold {_rank(design) - 1} covariates constant"
+    for name, values in (("x", x), ("y", y)):
+        reason = why_constant(values)
+        if reason:
+            return f"{name} {reason}"
+        if np.ptp(values - design @ np.linalg.lstsq(design, values, rcond=None)[0]) < 1e-9 * np.ptp(values):
+            return f"{name} is fixed by the covariates"
+    return None
+
+
+def why_constant(values: Floats) -> str | None:
+    """Says that a column is constant or nearly so, or None."""
+    distinct, times = np.unique(values, return_counts=True)
+    n, mode, off_mode = len(values), distinct[times.argmax()], len(values) - times.max()
+    if np.ptp(values) <= 1e-9 * max(1.0, abs(mode)):
+        return f"is constant ({mode:.4g})"
+    if off_mode < min(ROWS_OFF_THE_MODE, n - 1):
+        return f"is nearly constant ({mode:.4g} in {n - off_mode} of {n} rows)"
+    return None
+
+
+def weighted_correlation(x: Floats, y: Floats, weights: Floats, method: Method, design: Floats) -> Floats:
+    """The coefficient under each row of weights: weights (samples, rows) -> (samples,); NaN where not defined.
+
+    A weight is how often a row is drawn. Ranks and the removal of covariates are redone in each sample.
+    """
+    ranked_x, ranked_y = (_weighted_midranks(v, weights) if method == "spearman" else v for v in (x, y))
+    residual_x, residual_y = (_weighted_residuals(v, weights, design) for v in (ranked_x, ranked_y))
+    covariance = np.sum(weights * residual_x * residual_y, axis=1)
+    variances = np.sum(weights * residual_x**2, axis=1) * np.sum(weights * residual_y**2, axis=1)
+    scales = np.sum(weights * np.square(ranked_x), axis=1) * np.sum(weights * np.square(ranked_y), axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(variances > 1e-18 * scales, np.clip(covariance / np.sqrt(variances), -1, 1), np.nan)
+
+
+def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
+    _, codes = np.unique(values, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    mass = np.add.reduceat(weights[:, order], starts, axis=1)
+    return (np.cumsum(mass, axis=1) - mass / 2)[:, codes]
+
+
+def _weighted_residuals(values: Floats, weights: Floats, design: Floats) -> Floats:
+    if design.shape[1] == 1:
+        return values - np.sum(weights * values, axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    k = design.shape[1]
+    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), k * k)
+    gram = (weights @ products).reshape(-1, k, k)
+    moments = (weights * values) @ design
+    # A category may be missing from a sample: the pseudo-inverse leaves its coefficient at zero.
+    coefficients = np.einsum("bij,bj->bi", np.linalg.pinv(gram, rcond=1e-10, hermitian=True), moments)
+    return values - coefficients @ design.T
+
+
+def correlation_influence(x: Floats, y: Floats, value: float, method: Method, design: Floats) -> Floats:
+    """Each row's influence on the coefficient: (rows,), sums to about zero.
+
+    Pearson: u*v - r*(u^2 + v^2)/2 for standardised residuals u and v (Devlin et al. 1975). Spearman adds what a row
+    does to the ranks of the others (Croux and Dehon 2010), by cumulated sums.
+    """
+    if method == "spearman":
+        ranked = [stats.rankdata(v) / len(v) for v in (x, y)]
+    else:
+        ranked = [x, y]
+    residuals = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in ranked]
+    scales = [float(np.sqrt(np.mean(r**2))) for r in residuals]
+    u, v = (r / s for r, s in zip(residuals, scales, strict=True))
+    influence = u * v - value * (u**2 + v**2) / 2
+    if method == "spearman":
+        influence = influence + _rank_effect(x, v - value * u) / scales[0] + _rank_effect(y, u - value * v) / scales[1]
+    return influence - influence.mean()
+
+
+def _rank_effect(values: Floats, slopes: Floats) -> Floats:
+    _, codes = np.unique(values, return_inverse=True)
+    mass = np.bincount(codes, slopes)
+    at_or_above = np.cumsum(mass[::-1])[::-1]
+    return ((at_or_above - mass / 2) / len(values))[codes]
+
+
+def _expanded(value: float, per_prompt: Floats, sizes: Floats, counts: Floats) -> Floats:
+    shift = (counts @ per_prompt) / (counts @ sizes)
+    bounded = np.clip(value, -1 + 1e-12, 1 - 1e-12)
+    return np.tanh(np.arctanh(bounded) + shift / (1 - bounded**2))
+
+
+def _rank(design: Floats) -> int:
+    return int(np.linalg.matrix_rank(design))
+
+
+def _t_test(value: float, degrees: int) -> float:
+    if abs(value) >= 1:
+        return 0.0
+    return float(2 * stats.t.sf(abs(value) * np.sqrt(degrees / (1 - value**2)), degrees))
+
+
+def _clustered_test(value: float, per_prompt: Floats, n: int) -> float:
+    clusters = len(per_prompt)
+    error = np.sqrt(clusters / (clusters - 1) * np.sum(per_prompt**2)) / n
+    return float(2 * stats.t.sf(abs(value) / error, clusters - 1)) if error > 0 else 0.0

@@ -1,0 +1,172 @@
+"""The families of correlations that the study reports, as records.
+
+Subsets at prompt level: `all`; each category; `within_category` (category held constant); `given_length` (ln n_tokens
+held constant); `within_category_given_length` (both). At token level: `all`, each category, and `within_prompt`, where
+the estimate is the median over prompts of the coefficient inside one prompt. Holm's adjustment runs within one level,
+subset and method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, interval
+from specstudy.analysis.correlation import Method, correlate, why_constant
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE, Setting
+from specstudy.records import Correlation
+
+METHODS: tuple[Method, ...] = ("pearson", "spearman")
+# A coefficient inside a prompt rests on at least this many tokens.
+TOKENS_WITHIN_PROMPT = 10
+
+
+def chain_pairs(suffixes: list[str]) -> list[tuple[str, str]]:
+    """Every pair of the chain: context with entropy, entropy with acceptance, context with acceptance."""
+    acceptance = [measure + suffix for suffix in suffixes for measure in ACCEPTANCE_MEASURES]
+    return [
+        *((context, ENTROPY_MEASURE) for context in CONTEXT_MEASURES),
+        *((ENTROPY_MEASURE, accepted) for accepted in acceptance),
+        *((context, accepted) for context in CONTEXT_MEASURES for accepted in acceptance),
+    ]
+
+
+def prompt_correlations(
+    prompts: pd.DataFrame, suffixes: list[str], settings: AnalysisSettings
+) -> Iterator[Correlation]:
+    """All pairs of the chain on every subset of a prompt frame, not yet adjusted."""
+    dummies = pd.get_dummies(prompts["category"], drop_first=True).to_numpy(dtype=np.float64)
+    log_length = np.log(prompts[["n_tokens"]].to_numpy(dtype=np.float64))
+    subsets: dict[str, tuple[pd.DataFrame, Floats | None]] = {
+        "all": (prompts, None),
+        "within_category": (prompts, dummies),
+        "given_length": (prompts, log_length),
+        "within_category_given_length": (prompts, np.column_stack([dummies, log_length])),
+    }
+    subsets |= {str(category): (rows, None) for category, rows in prompts.groupby("category")}
+    for subset, (rows, covariates) in subsets.items():
+        for x, y in chain_pairs(suffixes):
+            for method in METHODS:
+                a, b = rows[x].to_numpy(), rows[y].to_numpy()
+                estimate = correlate(a, b, np.arange(len(rows)), method, settings, covariates)
+                yield as_record("prompt", subset, x, y, method, estimate)
+
+
+def token_correlations(
+    tokens: pd.DataFrame, pairs: list[tuple[str, str, str]], settings: AnalysisSettings
+) -> Iterator[Correlation]:
+    """Pairs (x, y, name of y in the record) over tokens, with prompts as clusters, not yet adjusted."""
+    codes = tokens["prompt_id"].cat.codes.to_numpy(dtype=np.intp)
+    categories = tokens["category"].astype(object).to_numpy()
+    subsets = {"all": np.ones(len(tokens), dtype=bool)}
+    subsets |= {str(category): categories == category for category in sorted(set(categories))}
+    for x, y, name in pairs:
+        a, b = tokens[x].to_numpy(), tokens[y].to_numpy()
+        for method in METHODS:
+            for subset, rows in subsets.items():
+                estimate = correlate(a[rows], b[rows], codes[rows], method, settings)
+                yield as_record("token", subset, x, name, method, estimate)
+            inside = median_within_prompt(a, b, codes, method, settings)
+            yield as_record("token", "within_prompt", x, name, method, inside)
+
+
+def median_within_prompt(x: Floats, y: Floats, prompts: Codes, method: Method, settings: AnalysisSettings) -> Estimate:
+    """Median over prompts of the coefficient inside one prompt; n is the number of prompts that have one.
+
+    Prompts with under `TOKENS_WITHIN_PROMPT` tokens, or with a constant measure, have none. p is Wilcoxon's
+    signed-rank test that the coefficients are centred at zero.
+    """
+    coefficients = coefficients_within(x, y, prompts, method)
+    if len(coefficients) < 3:
+        return Estimate(len(coefficients), null_reason=f"{len(coefficients)} prompts have a coefficient; 3 are needed")
+    reason = why_constant(coefficients)
+    if reason:
+        return Estimate(len(coefficients), null_reason=f"the coefficient {reason}")
+    value = float(np.median(coefficients))
+    resampled = _weighted_medians(coefficients, settings.counts(len(coefficients)))
+    # The median has no smooth influence; its sign gives an acceleration of about zero, as for symmetric statistics.
+    bounds = interval(value, resampled, np.sign(coefficients - value), settings.confidence)
+    low, high = bounds if bounds else (None, None)
+    return Estimate(len(coefficients), value, low, high, float(stats.wilcoxon(coefficients).pvalue))
+
+
+def coefficients_within(x: Floats, y: Floats, prompts: Codes, method: Method) -> Floats:
+    """The coefficient inside each prompt that has one: float64 (prompts,)."""
+    frame = pd.DataFrame({"x": x, "y": y, "prompt": prompts}).dropna()
+    grouped = frame.groupby("prompt")
+    values = grouped[["x", "y"]].rank() if method == "spearman" else frame[["x", "y"]]
+    centred = values - values.groupby(frame["prompt"]).transform("mean")
+    products = pd.DataFrame(
+        {"xy": centred["x"] * centred["y"], "xx": centred["x"] ** 2, "yy": centred["y"] ** 2, "n": 1.0}
+    )
+    sums = products.groupby(frame["prompt"]).sum()
+    sums = sums[(sums["n"] >= TOKENS_WITHIN_PROMPT) & (sums["xx"] > 1e-12) & (sums["yy"] > 1e-12)]
+    return (sums["xy"] / np.sqrt(sums["xx"] * sums["yy"])).to_numpy()
+
+
+def _weighted_medians(values: Floats, weights: Floats) -> Floats:
+    """Median of values (n,) drawn as often as each row of weights (samples, n) says: (samples,)."""
+    order = np.argsort(values)
+    cumulated, half = np.cumsum(weights[:, order], axis=1), weights.sum(axis=1, keepdims=True) / 2
+    lower, upper = (cumulated >= half).argmax(axis=1), (cumulated > half).argmax(axis=1)
+    return (values[order][lower] + values[order][upper]) / 2
+
+
+def as_record(level: str, subset: str, x: str, y: str, method: str, estimate: Estimate) -> Correlation:
+    """An estimate as a row of the `correlations` table."""
+    return Correlation(
+        level=level,
+        subset=subset,
+        x=x,
+        y=y,
+        method=method,
+        n=estimate.n,
+        estimate=estimate.value,
+        ci_low=estimate.low,
+        ci_high=estimate.high,
+        p_value=estimate.p_value,
+        p_adjusted=None,
+        null_reason=estimate.null_reason,
+    )
+
+
+def holm(p_values: list[float | None]) -> list[float | None]:
+    """Holm's step-down adjustment of one family; None stays None and does not count."""
+    known = [p for p in p_values if p is not None]
+    adjusted = iter(multipletests(known, method="holm")[1] if known else ())
+    return [None if p is None else float(next(adjusted)) for p in p_values]
+
+
+def adjusted(records: list[Correlation]) -> list[Correlation]:
+    """The same records with Holm's p within each family."""
+    families: dict[tuple[str, str, str], list[int]] = {}
+    for place, record in enumerate(records):
+        families.setdefault((record.level, record.subset, record.method), []).append(place)
+    result = list(records)
+    for places in families.values():
+        for place, p in zip(places, holm([records[i].p_value for i in places]), strict=True):
+            result[place] = replace(records[place], p_adjusted=p)
+    return result
+
+
+def all_correlations(
+    prompts: pd.DataFrame,
+    decoded: pd.DataFrame,
+    tested: Mapping[Setting, pd.DataFrame],
+    suffixes: Mapping[Setting, str],
+    settings: AnalysisSettings,
+) -> list[Correlation]:
+    """Every correlation of the study, adjusted within its family."""
+    records = list(prompt_correlations(prompts, list(suffixes.values()), settings))
+    on_text = [("draft_entropy_bits", "expected_accept"), ("entropy_bits", "expected_accept")]
+    records += token_correlations(decoded, [(x, y, y) for x, y in on_text], settings)
+    for setting, tokens in tested.items():
+        fates = ("draft_entropy_bits", "verifier_entropy_bits")
+        pairs = [(x, "accepted", "accepted" + suffixes[setting]) for x in fates]
+        records += token_correlations(tokens, pairs, settings)
+    return adjusted(records)

@@ -1,0 +1,118 @@
+"""Tables joined into the two frames that the analysis works on: one row a prompt, one row a token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+
+from specstudy import formulas
+from specstudy.analysis.bootstrap import Floats
+from specstudy.analysis.measures import (
+    ACCEPTANCE_MEASURES,
+    CONTEXT_MEASURES,
+    COST_MEASURES,
+    SETTING_KEYS,
+    SPEED_MEASURES,
+    Setting,
+    setting_suffixes,
+)
+from specstudy.records import TABLES
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def frame_of(tables: Tables, name: str) -> pd.DataFrame:
+    """A table by name; one that a stage has not written is an empty frame with its columns."""
+    frame = tables.get(name)
+    return pd.DataFrame(columns=[f.name for f in fields(TABLES[name])]) if frame is None else frame
+
+
+def numbers(series: pd.Series) -> Floats:
+    """A column as float64, null as NaN, whatever pandas holds it in."""
+    return series.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def settings_measured(tables: Tables) -> list[Setting]:
+    """The settings in `spec_runs`, in order of gamma."""
+    keys = frame_of(tables, "spec_runs")[list(SETTING_KEYS)].drop_duplicates()
+    return sorted(
+        Setting(int(row.gamma), str(row.proposer), str(row.stop), float(row.temperature), float(row.top_p))
+        for row in keys.itertuples()
+    )
+
+
+def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
+    """The rows of a spec table that belong to one setting."""
+    kept = np.ones(len(frame), dtype=bool)
+    for key in SETTING_KEYS:
+        kept &= (frame[key] == getattr(setting, key)).to_numpy(dtype=bool)
+    return frame[kept]
+
+
+def prompt_frame(tables: Tables) -> pd.DataFrame:
+    """One row a prompt, indexed by prompt_id: category, context measures, entropy, acceptance and speed per setting.
+
+    Repetitions are averaged within the prompt first. Measures are float64, NaN where a prompt has none; a prompt that
+    failed in a stage keeps what the other stages measured.
+    """
+    parts = [
+        _averaged(frame_of(tables, "prefill_prompts"), CONTEXT_MEASURES),
+        _first_position(frame_of(tables, "prefill_tokens")),
+        _averaged(frame_of(tables, "decode_runs"), ("mean_entropy_bits",)),
+        *(
+            _averaged(_spec_runs(tables, setting), (*ACCEPTANCE_MEASURES, *SPEED_MEASURES, *COST_MEASURES), suffix)
+            for setting, suffix in setting_suffixes(settings_measured(tables)).items()
+        ),
+    ]
+    return _categories(tables).join(parts, how="left")
+
+
+def _categories(tables: Tables) -> pd.DataFrame:
+    names = ("prefill_prompts", "decode_runs", "spec_runs")
+    keys = pd.concat([frame_of(tables, name)[["prompt_id", "category"]] for name in names])
+    return keys.drop_duplicates("prompt_id").astype(object).set_index("prompt_id").sort_index()
+
+
+def _first_position(tokens: pd.DataFrame) -> pd.DataFrame:
+    first = tokens[(tokens["position"] == 0).to_numpy(dtype=bool)]
+    return _averaged(first.assign(first_position_z_score=first["z_score"]), ("first_position_z_score",))
+
+
+def _averaged(frame: pd.DataFrame, columns: tuple[str, ...], suffix: str = "") -> pd.DataFrame:
+    values = {column + suffix: numbers(frame[column]) for column in columns}
+    keys = pd.Index(frame["prompt_id"].astype(object), name="prompt_id")
+    return pd.DataFrame(values, index=keys).groupby(level=0).mean()
+
+
+def _spec_runs(tables: Tables, setting: Setting) -> pd.DataFrame:
+    runs = of_setting(frame_of(tables, "spec_runs"), setting)
+    rates, costs = numbers(runs["acceptance_rate"]), numbers(runs["cost_ratio_flops"])
+    series_way = [
+        np.nan if np.isnan(rate) else formulas.expected_speedup(rate, setting.gamma, cost)
+        for rate, cost in zip(rates, costs, strict=True)
+    ]
+    return runs.assign(theoretical_speedup_acceptance_rate=np.array(series_way, dtype=np.float64))
+
+
+def decoded_tokens(tables: Tables) -> pd.DataFrame:
+    """Every token of the verifier's own answers: nothing is censored by acceptance."""
+    measures = ("entropy_bits", "draft_entropy_bits", "expected_accept")
+    return _token_frame(frame_of(tables, "decode_tokens"), ("repetition", "step"), measures)
+
+
+def tested_tokens(tables: Tables, setting: Setting) -> pd.DataFrame:
+    """Drafted tokens that the accept test reached, with `accepted` 1.0 or 0.0; untested ones are not evidence."""
+    tokens = of_setting(frame_of(tables, "spec_tokens"), setting)
+    tokens = tokens[tokens["outcome"].isin(["accepted", "rejected"]).to_numpy(dtype=bool)]
+    tokens = tokens.assign(accepted=(tokens["outcome"] == "accepted").to_numpy(dtype=np.float64))
+    measures = ("accepted", "expected_accept", "draft_entropy_bits", "verifier_entropy_bits")
+    return _token_frame(tokens, ("repetition", "round", "index"), measures)
+
+
+def _token_frame(frame: pd.DataFrame, order: tuple[str, ...], measures: tuple[str, ...]) -> pd.DataFrame:
+    keys = {key: pd.Categorical(frame[key]) for key in ("prompt_id", "category")}
+    places = {key: numbers(frame[key]).astype(np.int64) for key in order}
+    return pd.DataFrame({**keys, **places, **{measure: numbers(frame[measure]) for measure in measures}})

@@ -1,0 +1,97 @@
+"""Means and ratios with their intervals, and the frames built from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, interval
+
+
+def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0) -> Estimate:
+    """Mean over prompts, one value each (NaN left out), with its interval; p is the t-test against `reference`."""
+    values = values[np.isfinite(values)]
+    n = len(values)
+    if n < 3:
+        return Estimate(n, value=float(values.mean()) if n else None, null_reason=f"{n} prompts; an interval needs 3")
+    value, influence = float(values.mean()), values - values.mean()
+    resampled = settings.counts(n) @ values / n
+    bounds = interval(value, resampled, influence, settings.confidence)
+    if np.ptp(values) <= 1e-12 * max(1.0, abs(value)) or bounds is None:
+        return Estimate(n, value, null_reason=f"all {n} prompts hold the same value")
+    return Estimate(n, value, *bounds, p_value=float(stats.ttest_1samp(values, reference).pvalue))
+
+
+def difference(a: Floats, b: Floats, settings: AnalysisSettings, reference: float = 0.0) -> Estimate:
+    """Mean of `a` minus mean of `b` over two groups of prompts, resampled apart; p is Welch's t-test of `reference`."""
+    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+    n = len(a) + len(b)
+    if min(len(a), len(b)) < 3:
+        return Estimate(n, null_reason=f"groups of {len(a)} and {len(b)} prompts; 3 are needed in each")
+    if max(np.ptp(a), np.ptp(b)) <= 1e-12:
+        return Estimate(n, null_reason="both groups are constant")
+    value = float(a.mean() - b.mean())
+    # Two groups of equal size must not share their draws, or their errors would cancel.
+    resampled = settings.counts(len(a)) @ a / len(a) - settings.counts(len(b))[::-1] @ b / len(b)
+    influence = np.concatenate([(a - a.mean()) / len(a), (b.mean() - b) / len(b)])
+    bounds = interval(value, resampled, influence, settings.confidence)
+    low, high = bounds if bounds else (None, None)
+    return Estimate(n, value, low, high, float(stats.ttest_ind(a - reference, b, equal_var=False).pvalue))
+
+
+def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) -> Estimate:
+    """Sum of numerators over sum of denominators, each summed within prompts: (prompts,) -> estimate over prompts.
+
+    `n` is the sum of the denominators (rows), not the number of prompts.
+    """
+    held = denominators > 0
+    numerators, denominators = numerators[held], denominators[held]
+    n, n_prompts = round(float(denominators.sum())), len(numerators)
+    if not n_prompts:
+        return Estimate(0, null_reason="no rows")
+    value = float(numerators.sum() / denominators.sum())
+    if n_prompts < 3:
+        return Estimate(n, value, null_reason=f"{n_prompts} prompts; an interval needs 3")
+    counts = settings.counts(n_prompts)
+    resampled = (counts @ numerators) / (counts @ denominators)
+    bounds = interval(value, resampled, numerators - value * denominators, settings.confidence)
+    low, high = bounds if bounds else (None, None)
+    return Estimate(n, value, low, high)
+
+
+def row_mean(values: Floats, prompts: pd.Series, settings: AnalysisSettings) -> Estimate:
+    """Mean over rows that are nested in prompts, with an interval over prompts."""
+    codes = pd.factorize(prompts)[0]
+    kept = np.isfinite(values)
+    sums = np.bincount(codes[kept], values[kept])
+    return ratio(sums, np.bincount(codes[kept], minlength=len(sums)).astype(np.float64), settings)
+
+
+def estimate_frame(rows: Iterable[tuple[Mapping[str, Any], Estimate]], keys: tuple[str, ...]) -> pd.DataFrame:
+    """Estimates as a frame: the key columns, then n, value, low, high, null_reason (NaN where there is no value)."""
+    columns = [*keys, "n", "value", "low", "high", "null_reason"]
+    frame = pd.DataFrame(
+        [
+            {**row, "n": e.n, "value": e.value, "low": e.low, "high": e.high, "null_reason": e.null_reason}
+            for row, e in rows
+        ],
+        columns=columns,
+    )
+    return frame.astype({"n": np.int64, "value": np.float64, "low": np.float64, "high": np.float64})
+
+
+def means_by_category(prompts: pd.DataFrame, measures: Iterable[str], settings: AnalysisSettings) -> pd.DataFrame:
+    """Mean of each measure in each category and in "all": category, measure, n, value, low, high, null_reason."""
+    groups = [("all", prompts), *prompts.groupby("category", sort=True)]
+    return estimate_frame(
+        (
+            ({"category": category, "measure": measure}, mean(group[measure].to_numpy(), settings))
+            for category, group in groups
+            for measure in measures
+        ),
+        ("category", "measure"),
+    )

@@ -1,0 +1,103 @@
+"""The measures that the analysis relates, with the words and units that figures and tables show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CONTEXT_MEASURES = (
+    "context_health_soft",
+    "context_health",
+    "context_health_window",
+    "structural_share",
+    "boundary_attention_entropy",
+    "sink_rate",
+    "prompt_nll_bits",
+    "n_tokens",
+)
+PRIMARY_CONTEXT_MEASURE = "context_health_soft"
+ENTROPY_MEASURE = "mean_entropy_bits"
+ACCEPTANCE_MEASURES = ("acceptance_rate", "alpha", "alpha_expected")
+PRIMARY_ACCEPTANCE_MEASURE = "alpha_expected"
+SPEED_MEASURES = (
+    "speedup",
+    "theoretical_speedup_flops",
+    "theoretical_speedup_time",
+    "theoretical_speedup_full",
+    "theoretical_speedup_acceptance_rate",
+)
+COST_MEASURES = ("tokens_per_round", "target_efficiency", "cost_ratio_flops", "cost_ratio_time")
+
+_LABELS = {
+    "context_health_soft": "context health, soft (0 to 10)",
+    "context_health": "context health (0 to 10)",
+    "context_health_window": "context health, window (0 to 10)",
+    "structural_share": "share of attention on structural tokens",
+    "boundary_attention_entropy": "attention entropy at the boundary (normalised)",
+    "sink_rate": "sink rate (share of heads)",
+    "prompt_nll_bits": "prompt surprise (bits per token)",
+    "first_position_z_score": "z-score of position 0",
+    "n_tokens": "prompt length (tokens)",
+    "mean_entropy_bits": "mean entropy of the answer (bits)",
+    "acceptance_rate": "acceptance rate (accepted / proposed)",
+    "alpha": "alpha (accepted / tested)",
+    "alpha_expected": "expected alpha (mean sum of min(p, q))",
+    "speedup": "measured speedup (times the verifier alone)",
+    "theoretical_speedup_flops": "theory: alpha, cost from FLOPs",
+    "theoretical_speedup_time": "theory: alpha, cost from step times",
+    "theoretical_speedup_full": "theory: alpha, every measured cost",
+    "theoretical_speedup_acceptance_rate": "theory fed accepted / proposed (the series' way)",
+    "tokens_per_round": "tokens per round",
+    "target_efficiency": "target efficiency",
+    "cost_ratio_flops": "c from FLOPs",
+    "cost_ratio_time": "c from step times",
+    "entropy_bits": "verifier entropy (bits)",
+    "draft_entropy_bits": "draft entropy (bits)",
+    "verifier_entropy_bits": "verifier entropy (bits)",
+    "expected_accept": "expected acceptance of the token",
+    "accepted": "tested token accepted (1) or rejected (0)",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """One way of speculating: the keys that the spec tables carry."""
+
+    gamma: int
+    proposer: str
+    stop: str
+    temperature: float
+    top_p: float
+
+
+SETTING_KEYS = ("gamma", "proposer", "stop", "temperature", "top_p")
+
+
+def setting_suffixes(settings: list[Setting]) -> dict[Setting, str]:
+    """What is added to a measure's name to say which setting it belongs to: nothing where there is only one.
+
+    Only the keys that vary are named: `@gamma4`, `@gamma4,temperature=0.7`.
+    """
+    varying = [key for key in SETTING_KEYS if len({getattr(setting, key) for setting in settings}) > 1]
+    return {setting: _suffix(setting, varying) for setting in settings}
+
+
+def _suffix(setting: Setting, varying: list[str]) -> str:
+    parts = [f"gamma{setting.gamma}" if key == "gamma" else f"{key}={getattr(setting, key)}" for key in varying]
+    return "@" + ",".join(parts) if parts else ""
+
+
+def primary_setting(settings: list[Setting], primary_gamma: int) -> Setting | None:
+    """The setting that claims and single-setting figures speak about: nearest to `primary_gamma`; None if none ran."""
+    return min(settings, key=lambda setting: (abs(setting.gamma - primary_gamma), setting), default=None)
+
+
+def base_measure(name: str) -> str:
+    """The measure's name without its setting: `alpha@gamma4` -> `alpha`."""
+    return name.partition("@")[0]
+
+
+def label(name: str) -> str:
+    """A measure's name as figures and tables show it, with its unit and setting."""
+    base, at, setting = name.partition("@")
+    words = _LABELS.get(base, base)
+    return f"{words}, {setting.replace('gamma', 'gamma ')}" if at else words

@@ -1,0 +1,106 @@
+"""The whole analysis: tables in, answers out. Pure, and the same for the same tables and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from specstudy.analysis import acceptance
+from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.claims import Declaration, Evidence, answer_claims, declarations
+from specstudy.analysis.correlations import all_correlations
+from specstudy.analysis.join import Tables, decoded_tokens, prompt_frame, settings_measured, tested_tokens
+from specstudy.analysis.means import means_by_category
+from specstudy.analysis.measures import (
+    ACCEPTANCE_MEASURES,
+    CONTEXT_MEASURES,
+    COST_MEASURES,
+    ENTROPY_MEASURE,
+    SPEED_MEASURES,
+    Setting,
+    primary_setting,
+    setting_suffixes,
+)
+from specstudy.analysis.reliability import reliabilities
+from specstudy.records import Claim, Correlation
+
+
+@dataclass(frozen=True)
+class AnalysisResult:
+    """What the analysis found; frames hold NaN where a value is not defined, and say why in `null_reason`.
+
+    `correlations` and `claims` are the rows of the tables of the same names. `prompts`: one row a prompt.
+    `by_category`: mean of each measure by category and over all. `reliability`: split halves.
+    `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes.
+    """
+
+    settings: AnalysisSettings
+    declarations: list[Declaration]
+    correlations: list[Correlation]
+    claims: list[Claim]
+    prompts: pd.DataFrame
+    suffixes: dict[Setting, str]
+    primary: Setting | None
+    by_category: pd.DataFrame
+    reliability: pd.DataFrame
+    by_round_index: pd.DataFrame
+    by_draft_entropy: pd.DataFrame
+    round_times: pd.DataFrame
+
+    @property
+    def primary_suffix(self) -> str:
+        """What the primary setting's measures carry after their names; empty with one setting."""
+        return self.suffixes[self.primary] if self.primary else ""
+
+    def find(self, level: str, subset: str, x: str, y: str, method: str = "spearman") -> Correlation | None:
+        """The correlation with these keys, or None."""
+        wanted = (level, subset, x, y, method)
+        return next((r for r in self.correlations if (r.level, r.subset, r.x, r.y, r.method) == wanted), None)
+
+
+def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
+    """Everything the study reports, from its tables (any may be missing)."""
+    prompts = prompt_frame(tables)
+    suffixes = setting_suffixes(settings_measured(tables))
+    primary = primary_setting(list(suffixes), settings.primary_gamma)
+    decoded = decoded_tokens(tables)
+    tested = {setting: tested_tokens(tables, setting) for setting in suffixes}
+    correlations = all_correlations(prompts, decoded, tested, suffixes, settings)
+    declared = declarations()
+    evidence = Evidence(
+        prompts,
+        correlations,
+        suffixes[primary] if primary else "",
+        _prompts_by_fate(decoded, tested, suffixes),
+        settings,
+    )
+    return AnalysisResult(
+        settings=settings,
+        declarations=declared,
+        correlations=correlations,
+        claims=answer_claims(declared, evidence),
+        prompts=prompts,
+        suffixes=suffixes,
+        primary=primary,
+        by_category=means_by_category(prompts, _averaged_measures(suffixes.values()), settings),
+        reliability=reliabilities(tables, decoded, tested, suffixes, settings),
+        by_round_index=acceptance.by_round_index(tested, settings),
+        by_draft_entropy=acceptance.by_draft_entropy(decoded, tested.get(primary) if primary else None, settings),
+        round_times=acceptance.round_times(tables, list(suffixes), settings),
+    )
+
+
+def _averaged_measures(suffixes: Iterable[str]) -> list[str]:
+    per_setting = (*ACCEPTANCE_MEASURES, *SPEED_MEASURES, *COST_MEASURES)
+    return [*CONTEXT_MEASURES, ENTROPY_MEASURE, *(name + suffix for suffix in suffixes for name in per_setting)]
+
+
+def _prompts_by_fate(
+    decoded: pd.DataFrame, tested: dict[Setting, pd.DataFrame], suffixes: dict[Setting, str]
+) -> dict[str, int]:
+    counts = {"expected_accept": int(decoded["prompt_id"].nunique())}
+    return counts | {
+        "accepted" + suffixes[setting]: int(tokens["prompt_id"].nunique()) for setting, tokens in tested.items()
+    }

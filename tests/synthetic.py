@@ -1,0 +1,372 @@
+"""Made-up tables of a whole study, with planted effects: every column of every input table, without any model.
+
+Columns are made whole, so that millions of rows take seconds. Numbers are plausible, not measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from specstudy.records import TABLES
+
+CATEGORIES = ("ambiguous", "code", "creative", "factual", "math")
+MEAN_ENTROPY_BITS = {"factual": 0.8, "code": 1.1, "math": 1.4, "creative": 2.6, "ambiguous": 3.1}
+# Texts that have broken labels or pages before are among the words.
+WORDS = (
+    " the",
+    " of",
+    " model",
+    "s",
+    ",",
+    ".",
+    "\n",
+    " $$",
+    " a_b",
+    " <script>",
+    " שלום",
+    " 日本",
+    "�",
+    " (",
+    "ing",
+    "\t",
+)
+TEMPLATE = (("<|im_start|>", "marker"), ("user", "role_name"), ("\n", "newline"))
+BOUNDARY = (
+    ("<|im_end|>", "marker"),
+    ("\n", "newline"),
+    ("<|im_start|>", "marker"),
+    ("ass", "role_name"),
+    ("istant", "role_name"),
+    ("\n", "newline"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large the study is, and what holds in it.
+
+    `context_effect`: change of ln mean entropy a standard deviation of context health; `entropy_effect`: change of the
+    log-odds of acceptance a bit of draft entropy; `category_effect` scales the differences between categories.
+    """
+
+    n_per_category: int = 10
+    categories: tuple[str, ...] = CATEGORIES
+    n_answer_tokens: int = 128
+    n_content_tokens: int = 60
+    gammas: tuple[int, ...] = (4,)
+    repetitions: int = 1
+    context_effect: float = -0.3
+    entropy_effect: float = -0.5
+    category_effect: float = 1.0
+    speedup: float = 1.15
+    seed: int = 0
+
+
+def make_tables(plan: Plan = Plan()) -> dict[str, pd.DataFrame]:  # noqa: B008  frozen
+    """The input tables of a study, as read from disk: nullable numbers are NaN, nullable texts None."""
+    rng = np.random.default_rng(plan.seed)
+    prompts = _prompts(plan, rng)
+    generations = prompts.loc[prompts.index.repeat(plan.repetitions)].reset_index(drop=True)
+    generations["repetition"] = np.tile(np.arange(plan.repetitions), len(prompts))
+    decode_tokens = _decode_tokens(plan, generations, rng)
+    prefill_tokens = _prefill_tokens(plan, prompts, rng)
+    spec = [_speculation(plan, generations, gamma, rng) for gamma in plan.gammas]
+    tables = {
+        "prefill_tokens": prefill_tokens,
+        "prefill_heads": _prefill_heads(prompts, rng),
+        "prefill_prompts": _prefill_prompts(prompts, rng),
+        "decode_tokens": decode_tokens,
+        "decode_runs": _decode_runs(plan, generations, decode_tokens, rng),
+        "decode_attention": _decode_attention(prefill_tokens, plan.repetitions, rng),
+        **{name: pd.concat([made[name] for made in spec], ignore_index=True) for name in spec[0]},
+        "errors": pd.DataFrame(columns=_columns("errors")),
+    }
+    return {name: frame[_columns(name)] for name, frame in tables.items()}
+
+
+def _columns(table: str) -> list[str]:
+    return [f.name for f in fields(TABLES[table])]
+
+
+def _prompts(plan: Plan, rng: np.random.Generator) -> pd.DataFrame:
+    category = np.repeat(plan.categories, plan.n_per_category)
+    number = np.tile(np.arange(plan.n_per_category), len(plan.categories))
+    health = rng.normal(size=len(category))
+    logs = np.log([MEAN_ENTROPY_BITS[name] for name in category])
+    logs = logs.mean() + plan.category_effect * (logs - logs.mean())
+    return pd.DataFrame(
+        {
+            "prompt_id": [f"{name}-{i + 1:02d}" for name, i in zip(category, number, strict=True)],
+            "category": category.astype(object),
+            "health": health,
+            "mean_bits": np.exp(logs + plan.context_effect * health + 0.25 * rng.normal(size=len(category))),
+            "n_content": rng.integers(plan.n_content_tokens // 2, 2 * plan.n_content_tokens, len(category)),
+        }
+    )
+
+
+def _prefill_prompts(prompts: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    n = len(prompts)
+    return prompts.assign(
+        n_tokens=prompts["n_content"] + len(TEMPLATE) + len(BOUNDARY),
+        n_sinks_structural=3,
+        n_sinks_content=0,
+        context_health=10.0,
+        context_health_window=np.where(rng.random(n) < 0.2, 4.8, 10.0),
+        context_health_soft=np.clip(6.0 + 0.7 * prompts["health"], 0, 10),
+        structural_share=rng.uniform(0.4, 0.8, n),
+        boundary_attention_entropy=rng.uniform(0.4, 0.6, n),
+        sink_rate=rng.uniform(0.3, 0.6, n),
+        prompt_nll_bits=rng.normal(4, 0.5, n),
+        prefill_s=rng.uniform(0.05, 0.2, n),
+        null_reason=None,
+    )
+
+
+def _prefill_tokens(plan: Plan, prompts: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    before, after = len(TEMPLATE), len(BOUNDARY)
+    sizes = prompts["n_content"].to_numpy() + before + after
+    rows, position = _expand(prompts, sizes)
+    total = sizes[rows]
+    place_in_boundary = position - (total - after)
+    is_structural = (position < before) | (place_in_boundary >= 0)
+    template = np.array([*TEMPLATE, *BOUNDARY], dtype=object)
+    template_row = np.where(position < before, position, before + place_in_boundary).clip(0, before + after - 1)
+    ids = rng.integers(len(WORDS), size=len(rows))
+    z = np.where(is_structural, rng.normal(4, 1.5, len(rows)), rng.normal(0, 1, len(rows)))
+    z = np.where(position == 0, rng.normal(11, 3, len(rows)), z)
+    in_window = position >= total - 16
+    share = np.exp(z) / np.bincount(rows, np.exp(z))[rows]
+    return pd.DataFrame(
+        {
+            **_keys(prompts, rows),
+            "position": position,
+            "token_id": ids,
+            "token": np.where(is_structural, template[template_row, 0], _words(ids)),
+            "role": np.where(is_structural, "template", "user").astype(object),
+            "structural_role": np.where(is_structural, template[template_row, 1], None),
+            "is_structural": is_structural,
+            "attention_received": np.exp(z - 6),
+            "attention_window": np.where(in_window, np.nan, np.exp(z - 6)),
+            "attention_share": share,
+            "z_score": z,
+            "z_window": np.where(in_window, np.nan, z),
+            "is_sink": z > 6,
+            "is_sink_window": pd.array(z > 6, dtype="boolean"),
+            "null_reason": None,
+        }
+    ).assign(is_sink_window=lambda frame: frame["is_sink_window"].mask(in_window))
+
+
+def _prefill_heads(prompts: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    n_layers, n_heads = 4, 3
+    rows, place = _expand(prompts, np.full(len(prompts), n_layers * n_heads))
+    return pd.DataFrame(
+        {
+            **_keys(prompts, rows),
+            "layer": place // n_heads,
+            "head": place % n_heads,
+            "first_token_attention": rng.uniform(0, 0.8, len(rows)),
+            "max_content_attention": rng.uniform(0, 0.1, len(rows)),
+            "max_content_position": len(TEMPLATE),
+        }
+    )
+
+
+def _decode_tokens(plan: Plan, generations: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    rows, step = _expand(generations, np.full(len(generations), plan.n_answer_tokens))
+    bits, draft_bits = _entropies(generations, rows, rng)
+    ids = rng.integers(len(WORDS), size=len(rows))
+    probability = rng.uniform(0.05, 0.95, len(rows))
+    return pd.DataFrame(
+        {
+            **_keys(generations, rows),
+            "repetition": generations["repetition"].to_numpy()[rows],
+            "step": step,
+            "token_id": ids,
+            "token": _words(ids),
+            "logprob": np.log(probability),
+            "entropy_bits": bits,
+            "entropy_norm": bits / np.log2(49152),
+            "sampling_entropy_bits": 0.6 * bits,
+            "top_ids": [[0, 1, 2, 3, 9]] * len(rows),
+            "top_probs": [[0.5, 0.2, 0.1, 0.05, 0.01]] * len(rows),
+            "is_word_start": rng.random(len(rows)) < 0.6,
+            "draft_entropy_bits": draft_bits,
+            "expected_accept": _acceptance(plan, draft_bits, rng),
+        }
+    )
+
+
+def _decode_runs(plan: Plan, generations: pd.DataFrame, tokens: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    means = tokens.groupby(["prompt_id", "repetition"], sort=False)[["entropy_bits", "entropy_norm"]].mean()
+    decode_s = rng.uniform(3, 5, len(generations))
+    return generations.assign(
+        n_prompt_tokens=generations["n_content"] + len(TEMPLATE) + len(BOUNDARY),
+        n_tokens=plan.n_answer_tokens,
+        finish_reason="length",
+        mean_entropy_bits=means["entropy_bits"].to_numpy(),
+        mean_entropy_norm=means["entropy_norm"].to_numpy(),
+        ttft_s=0.2,
+        decode_s=decode_s,
+        tokens_per_s=plan.n_answer_tokens / decode_s,
+        text="An answer.",
+    )
+
+
+def _decode_attention(prefill_tokens: pd.DataFrame, repetitions: int, rng: np.random.Generator) -> pd.DataFrame:
+    repeated = [prefill_tokens.assign(repetition=i) for i in range(repetitions)]
+    frame = pd.concat(repeated, ignore_index=True)
+    noise = rng.normal(0, 0.5, len(frame))
+    return frame.assign(
+        attention_from_generated=frame["attention_received"] * np.exp(noise), z_generated=frame["z_score"] + noise
+    )
+
+
+def _speculation(
+    plan: Plan, generations: pd.DataFrame, gamma: int, rng: np.random.Generator
+) -> dict[str, pd.DataFrame]:
+    """Rounds of drafted tokens with fates drawn token by token; one verifier token ends each round."""
+    n_rounds = max(2, plan.n_answer_tokens // 2)
+    setting = {"proposer": "model", "stop": "none", "temperature": 0.7, "top_p": 0.9, "gamma": gamma}
+    rows, number = _expand(generations, np.full(len(generations), n_rounds))
+    token_rows = np.repeat(np.arange(len(rows)), gamma)
+    index = np.tile(np.arange(gamma), len(rows))
+    bits, draft_bits = _entropies(generations, rows[token_rows], rng)
+    expected = _acceptance(plan, draft_bits, rng)
+    passed = (rng.random(len(index)) < expected).reshape(-1, gamma)
+    n_accepted = np.where(passed.all(axis=1), gamma, passed.argmin(axis=1))
+    n_tested = np.minimum(n_accepted + 1, gamma)
+    untested = index >= n_tested[token_rows]
+    outcome = np.where(untested, "untested", np.where(index < n_accepted[token_rows], "accepted", "rejected"))
+    draft_s, verify_s = (rng.normal(mean, 0.002, len(rows)).clip(1e-3) for mean in (gamma * 0.003, 0.028))
+    round_keys = {**_keys(generations, rows), **setting, "repetition": generations["repetition"].to_numpy()[rows]}
+    rounds = pd.DataFrame(
+        {
+            **round_keys,
+            "round": number,
+            "n_proposed": gamma,
+            "n_tested": n_tested,
+            "n_accepted": n_accepted,
+            "n_emitted": n_accepted + 1,
+            "stopped_early": False,
+            "draft_s": draft_s,
+            "verify_s": verify_s,
+            "overhead_s": 0.004,
+        }
+    )
+    drafted = pd.DataFrame(
+        {
+            **{key: np.repeat(rounds[key].to_numpy(), gamma) for key in (*round_keys, "round")},
+            "index": index,
+            "kind": "draft",
+            "outcome": outcome.astype(object),
+            "emitted": outcome == "accepted",
+            "token_id": rng.integers(len(WORDS), size=len(index)),
+            "p_draft": rng.uniform(0.1, 0.9, len(index)),
+            "p_verifier": np.where(untested, np.nan, rng.uniform(0.1, 0.9, len(index))),
+            "accept_prob": np.where(untested, np.nan, expected),
+            "expected_accept": np.where(untested, np.nan, expected),
+            "draft_entropy_bits": draft_bits,
+            "draft_entropy_norm": draft_bits / np.log2(49152),
+            "draft_sampling_entropy_bits": 0.6 * draft_bits,
+            "verifier_entropy_bits": np.where(untested, np.nan, bits),
+            "verifier_entropy_norm": np.where(untested, np.nan, bits / np.log2(49152)),
+        }
+    )
+    last = pd.DataFrame(
+        {
+            **{key: rounds[key].to_numpy() for key in (*round_keys, "round")},
+            "index": n_tested,
+            "kind": np.where(n_accepted == gamma, "bonus", "correction").astype(object),
+            "outcome": None,
+            "emitted": True,
+            "token_id": rng.integers(len(WORDS), size=len(rows)),
+            "p_verifier": rng.uniform(0.1, 0.9, len(rows)),
+            "verifier_entropy_bits": rng.uniform(0.5, 3.0, len(rows)),
+            "verifier_entropy_norm": 0.1,
+        }
+    )
+    tokens = pd.concat([drafted, last], ignore_index=True)
+    tokens["token"] = _words(tokens["token_id"].to_numpy())
+    tokens = tokens.sort_values(["prompt_id", "repetition", "round", "index"], kind="stable", ignore_index=True)
+    return {
+        "spec_tokens": tokens,
+        "spec_rounds": rounds,
+        "spec_runs": _spec_runs(plan, generations, rounds, tokens, setting, rng),
+    }
+
+
+def _spec_runs(
+    plan: Plan,
+    generations: pd.DataFrame,
+    rounds: pd.DataFrame,
+    tokens: pd.DataFrame,
+    setting: dict[str, object],
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    keys = ["prompt_id", "repetition"]
+    sums = rounds.groupby(keys, sort=False)[
+        ["n_proposed", "n_tested", "n_accepted", "n_emitted", "draft_s", "verify_s", "overhead_s"]
+    ].sum()
+    expected = tokens.groupby(keys)["expected_accept"].mean().loc[sums.index]
+    total_s = sums["draft_s"] + sums["verify_s"] + sums["overhead_s"]
+    speedup = plan.speedup * rng.normal(1, 0.08, len(sums)).clip(0.5)
+    n_rounds = len(rounds) // len(generations)
+    per_s = (sums["n_emitted"] / total_s).to_numpy()
+    columns = {name: sums[name].to_numpy() for name in ("n_proposed", "n_tested", "n_accepted")}
+    return generations.assign(
+        **setting,
+        **columns,
+        n_tokens=sums["n_emitted"].to_numpy(),
+        n_rounds=n_rounds,
+        acceptance_rate=columns["n_accepted"] / columns["n_proposed"],
+        alpha=columns["n_accepted"] / columns["n_tested"],
+        alpha_expected=expected.to_numpy(),
+        tokens_per_round=sums["n_emitted"].to_numpy() / n_rounds,
+        tokens_per_s=per_s,
+        baseline_tokens_per_s=per_s / speedup,
+        speedup=speedup,
+        target_efficiency=0.9,
+        draft_time_share=(sums["draft_s"] / total_s).to_numpy(),
+        verify_time_share=(sums["verify_s"] / total_s).to_numpy(),
+        overhead_time_share=(sums["overhead_s"] / total_s).to_numpy(),
+        cost_ratio_flops=0.06,
+        cost_ratio_time=0.08,
+        theoretical_speedup_flops=speedup * 1.3,
+        theoretical_speedup_time=speedup * 1.2,
+        theoretical_speedup_full=speedup * 1.05,
+        finish_reason="length",
+        text="An answer.",
+    )
+
+
+def _entropies(prompts: pd.DataFrame, rows: NDArray[np.intp], rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Verifier and draft entropy of tokens: log-normal about the prompt's mean, the two alike but not equal."""
+    common, own = rng.normal(size=len(rows)), rng.normal(size=len(rows))
+    mean = prompts["mean_bits"].to_numpy()[rows]
+    return mean * np.exp(0.6 * common - 0.18), (mean + 0.8) * np.exp(0.4 * common + 0.3 * own - 0.125)
+
+
+def _acceptance(plan: Plan, draft_bits: NDArray, rng: np.random.Generator) -> NDArray:
+    log_odds = 0.6 + plan.entropy_effect * (draft_bits - 2) + rng.normal(0, 0.8, len(draft_bits))
+    return 1 / (1 + np.exp(-log_odds))
+
+
+def _expand(frame: pd.DataFrame, sizes: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """For `sizes[i]` rows of each frame row: which row each belongs to, and its place in it."""
+    rows = np.repeat(np.arange(len(frame)), sizes)
+    starts = np.cumsum(sizes) - sizes
+    return rows, np.arange(len(rows)) - starts[rows]
+
+
+def _keys(frame: pd.DataFrame, rows: NDArray[np.intp]) -> dict[str, NDArray]:
+    return {key: frame[key].to_numpy()[rows] for key in ("prompt_id", "category")}
+
+
+def _words(ids: NDArray) -> NDArray:
+    return np.array(WORDS, dtype=object)[ids % len(WORDS)]
