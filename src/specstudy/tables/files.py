@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from specstudy.errors import UserError
+
+log = logging.getLogger(__name__)
 
 _STALE_AFTER_S = 3600.0
 _HOST = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:40]
@@ -58,6 +61,17 @@ def cannot_write(path: Path, fault: OSError) -> UserError:
     return UserError(f"cannot write {path}: {fault.strerror or fault}; free space there or choose another output_dir")
 
 
+def move_aside(path: Path, fault: Exception) -> None:
+    """Takes a file that cannot be trusted out of the way, keeping it as `<name>.rejected`, and says so."""
+    aside = path.with_name(f"{path.name}.rejected")
+    try:
+        os.replace(path, aside)
+    except OSError:
+        # Another process may have done it already; where nothing can be moved, writing the new file will say why.
+        aside = path
+    log.warning("%s is damaged or foreign (%s) and is made again; the old file: %s", path, _first_line(fault), aside)
+
+
 def is_abandoned(path: Path) -> bool:
     """Whether a file is the leftover of a writer that was killed: its process is gone, or it is over an hour old.
 
@@ -87,6 +101,10 @@ def _discard(path: Path) -> None:
     except OSError:
         # A leftover is never read, so failing to remove it harms nothing and must not hide the first error.
         return
+
+
+def _first_line(fault: Exception) -> str:
+    return next(iter(str(fault).splitlines()), type(fault).__name__)
 
 
 def _is_running(pid: int) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,10 +18,8 @@ import pyarrow.parquet as pq
 
 from specstudy.errors import UserError
 from specstudy.records import STAGE_TABLES
-from specstudy.tables.files import remove_abandoned, write_atomically
+from specstudy.tables.files import move_aside, remove_abandoned, write_atomically
 from specstudy.tables.schema import SCHEMA_VERSION, schema_of, to_table
-
-log = logging.getLogger(__name__)
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _VERSION, _STAGE, _PARTS = b"specstudy.schema_version", b"specstudy.stage", b"specstudy.parts"
@@ -82,7 +78,7 @@ class Store:
         try:
             return _decode(content, stage, key)
         except (_NotThisResult, pa.ArrowException, OSError) as fault:
-            _move_aside(path, fault)
+            move_aside(path, fault)
             return None
 
     def has(self, stage: str, key: str) -> bool:
@@ -152,17 +148,6 @@ def _decode(content: bytes, stage: str, key: str) -> dict[str, pa.Table] | None:
         rows = result.column(name)[0].values
         tables[name] = pa.Table.from_arrays(rows.flatten(), schema=schema_of(name))
     return tables
-
-
-def _move_aside(path: Path, fault: Exception) -> None:
-    aside = path.with_name(f"{path.name}.rejected")
-    try:
-        os.replace(path, aside)
-    except OSError:
-        # Another process may have done it already; where nothing can be moved, writing the new result will say why.
-        aside = path
-    reason = str(fault).splitlines()[0]
-    log.warning("%s is damaged or foreign (%s) and is computed again; the old file: %s", path.name, reason, aside)
 
 
 def _source_files(path: Path) -> list[Path]:

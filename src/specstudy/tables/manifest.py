@@ -1,0 +1,93 @@
+"""manifest.json: all that it takes to understand a run and to do it again, written section by section as it goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from specstudy.errors import UserError
+from specstudy.tables.environment import environment, load_average, now
+from specstudy.tables.files import move_aside, write_atomically
+from specstudy.tables.schema import SCHEMA_VERSION
+
+SECTIONS: dict[str, str] = {
+    "time": "start and end of the last command (ISO 8601 with zone; end is null until it is finished), load_average",
+    "stages": "per stage: n_done, n_reused, n_failed, seconds, load_average when its timings were taken",
+    "errors": "per stage: what failed",
+    "self_checks": "per check: its outcome",
+    "execution": "device, dtype, threads",
+    "models": "per role (verifier, draft): fingerprint, generation settings in force, a note on where it comes from",
+    "prompts": "name, n_prompts, hash of the set",
+    "seeds": "the seeds that results depend on",
+    "code": "hashes of the measuring source files",
+    "environment": "package versions, python, platform, git commit and whether dirty",
+    "config": "the full configuration",
+}
+
+
+def start(run_dir: Path) -> None:
+    """Notes that a command begins to work on the run: time, load and environment. The run is unfinished from here."""
+    update(run_dir, "time", {"start": now(), "end": None, "load_average": load_average()})
+    update(run_dir, "environment", environment())
+
+
+def finish(run_dir: Path) -> None:
+    """Notes that the run is complete."""
+    update(run_dir, "time", {"end": now()})
+
+
+def is_finished(manifest: Mapping[str, Any]) -> bool:
+    """Whether the last command that worked on the run came to its end."""
+    return bool(manifest.get("time", {}).get("end"))
+
+
+def update(run_dir: Path, section: str, content: Mapping[str, object]) -> None:
+    """Sets entries of a section, keeping its others; the caller holds the run directory's lock.
+
+    Raises ValueError for a section that SECTIONS does not name and for NaN or infinity, TypeError for what JSON does
+    not know, UserError where it cannot be written. A damaged manifest is moved aside with a warning.
+    """
+    if section not in SECTIONS:
+        raise ValueError(f"no section of the manifest is called {section!r}")
+    manifest = _read_or_begin(run_dir)
+    manifest[section] = {**manifest.get(section, {}), **content}
+    ordered = {"schema_version": SCHEMA_VERSION} | {name: manifest[name] for name in SECTIONS if name in manifest}
+    text = json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False)
+    # Names of files may hold bytes that are no text; they are escaped rather than lost.
+    write_atomically(_path(run_dir), f"{text}\n".encode(errors="backslashreplace"))
+
+
+def read(run_dir: Path) -> dict[str, Any]:
+    """The manifest of a run. Raises UserError if there is none or it is damaged."""
+    try:
+        return _parse(_path(run_dir))
+    except FileNotFoundError:
+        raise UserError(f"{run_dir} has no manifest.json; `make study` writes it") from None
+    except (OSError, ValueError) as fault:
+        raise UserError(f"cannot read {_path(run_dir)}: {fault}; run the study again") from fault
+
+
+def _path(run_dir: Path) -> Path:
+    return run_dir / "manifest.json"
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    sections = manifest.items() if isinstance(manifest, dict) else [("", None)]
+    if not all(isinstance(content, dict) for name, content in sections if name != "schema_version"):
+        raise ValueError("it is no manifest")
+    return dict(manifest)
+
+
+def _read_or_begin(run_dir: Path) -> dict[str, Any]:
+    try:
+        return _parse(_path(run_dir))
+    except FileNotFoundError:
+        return {}
+    except ValueError as fault:
+        move_aside(_path(run_dir), fault)
+        return {}
+    except OSError as fault:
+        raise UserError(f"cannot read {_path(run_dir)}: {fault.strerror or fault}") from fault
