@@ -22,7 +22,7 @@ from specstudy.tables.files import move_aside, remove_abandoned, write_atomicall
 from specstudy.tables.schema import SCHEMA_VERSION, schema_of, to_table
 
 PACKAGE = Path(__file__).resolve().parents[1]
-_VERSION, _STAGE, _PARTS = b"specstudy.schema_version", b"specstudy.stage", b"specstudy.parts"
+_VERSION, _PARTS = b"specstudy.schema_version", b"specstudy.parts"
 
 
 def canonical_json(value: object) -> str:
@@ -124,7 +124,7 @@ def _encode(stage: str, parts: Mapping[str, object], tables: Mapping[str, pa.Tab
         arrays = [column.combine_chunks() for column in table.columns]
         rows = pa.StructArray.from_arrays(arrays, fields=list(field.type.value_type))
         columns.append(pa.ListArray.from_arrays(pa.array([0, table.num_rows], pa.int32()), rows, type=field.type))
-    metadata = {_VERSION: str(SCHEMA_VERSION), _STAGE: stage, _PARTS: canonical_json(dict(parts))}
+    metadata = {_VERSION: str(SCHEMA_VERSION), _PARTS: canonical_json(dict(parts))}
     result = pa.Table.from_arrays(columns, schema=schema.with_metadata(metadata))
     sink = pa.BufferOutputStream()
     pq.write_table(result, sink, compression="zstd", write_page_checksum=True)
@@ -135,9 +135,9 @@ def _decode(content: bytes, stage: str, key: str) -> dict[str, pa.Table] | None:
     """The tables of a result; None for another schema version. Raises where the file is damaged or a foreign one."""
     result = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
     metadata = result.schema.metadata or {}
-    if not {_VERSION, _STAGE, _PARTS} <= metadata.keys():
+    if not {_VERSION, _PARTS} <= metadata.keys():
         raise _NotThisResult("it was not written by this store")
-    if metadata[_STAGE] != stage.encode() or hashlib.sha256(metadata[_PARTS]).hexdigest() != key:
+    if hashlib.sha256(metadata[_PARTS]).hexdigest() != key:
         raise _NotThisResult("it holds the result of something else")
     if metadata[_VERSION] != str(SCHEMA_VERSION).encode():
         return None
