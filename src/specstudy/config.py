@@ -7,134 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from specstudy.errors import UserError
+from specstudy.errors import UserError, no_such
+from specstudy.rules import FLAG, LABEL, TEXT, Rule, Section, one_of, one_or_more, optional, real, setting, whole
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
-NOT_SET = "???"  # how a YAML file says that the user must give this value
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a setting may be: `read` returns the value to keep or raises ValueError; `wanted` says it to the user."""
-
-    wanted: str
-    read: Callable[[object], object]
-
-
-def whole(low: int, high: int) -> Rule:
-    """A whole number from low to high."""
-
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ValueError
-        return value
-
-    return Rule(f"a whole number from {low} to {high}", read)
-
-
-def real(low: float, high: float = math.inf, *, above_low: bool = False, below_high: bool = False) -> Rule:
-    """A finite number from low to high; each end can be left out of the range."""
-
-    def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError
-        number = float(value)
-        high_enough = number > low if above_low else number >= low
-        low_enough = number < high if below_high else number <= high
-        if not (math.isfinite(number) and high_enough and low_enough):
-            raise ValueError
-        return number
-
-    lower = f"above {low:g}" if above_low else f"of at least {low:g}"
-    upper = "" if high == math.inf else f" and {'below' if below_high else 'at most'} {high:g}"
-    return Rule(f"a number {lower}{upper}", read)
-
-
-def _read_text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError
-    return value
-
-
-def _read_label(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
-        raise ValueError
-    return value
-
-
-def _read_flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-TEXT = Rule("a text", _read_text)
-LABEL = Rule("a name of letters, digits, dots, dashes and underscores", _read_label)  # it goes into folder names
-FLAG = Rule("true or false", _read_flag)
-
-
-def one_of(*choices: str) -> Rule:
-    """One of some words."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError
-        return value
-
-    return Rule(f"one of {', '.join(choices)}", read)
-
-
-def one_or_more(rule: Rule) -> Rule:
-    """A value, or a list of distinct ones; kept as a tuple."""
-
-    def read(value: object) -> tuple[object, ...]:
-        listed = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-        values = tuple(rule.read(item) for item in listed)
-        if not values or len(set(values)) != len(values):
-            raise ValueError
-        return values
-
-    return Rule(f"{rule.wanted}, or a list of distinct ones like [a,b]", read)
-
-
-def optional(rule: Rule) -> Rule:
-    """null, or what another rule allows."""
-    return Rule(f"{rule.wanted}, or null", lambda value: None if value is None else rule.read(value))
-
-
-def setting(default: object, rule: Rule) -> Any:
-    """A dataclass field with its rule; the default obeys the rule like any other value."""
-    return field(default=default, metadata={"rule": rule})
-
-
-@dataclass(frozen=True)
-class Section:
-    """A group of settings. Making one checks every setting and raises UserError for the first wrong one."""
-
-    NAME: ClassVar[str] = ""
-
-    def __post_init__(self) -> None:
-        for setting_field in dataclasses.fields(self):
-            rule: Rule | None = setting_field.metadata.get("rule")
-            if rule is not None:
-                value = getattr(self, setting_field.name)
-                object.__setattr__(self, setting_field.name, self._checked(setting_field.name, value, rule))
-
-    def _checked(self, name: str, value: object, rule: Rule) -> object:
-        key = f"{self.NAME}.{name}" if self.NAME else name
-        if value == NOT_SET:
-            raise UserError(f"{key} is not set: give {key}=... ({rule.wanted})")
-        try:
-            return rule.read(value)
-        except (ValueError, OverflowError):
-            raise UserError(f"{key} must be {rule.wanted}; got {value!r}") from None
 
 
 @dataclass(frozen=True)
@@ -312,10 +193,9 @@ def unknown_key(key: str) -> UserError:
         valid = [f"{section}.{name}" for name in setting_names(SECTIONS[section])]
     else:
         valid = setting_names(StudyConfig)
-    same_last = [other for other in all_rules() if other.rpartition(".")[2] == (last or section)]
-    near = difflib.get_close_matches(key, valid, n=1) or same_last or difflib.get_close_matches(key, all_rules(), n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return UserError(f"{key}: no such key; {hint}(valid here: {', '.join(valid)})")
+    elsewhere = [other for other in all_rules() if other.rpartition(".")[2] == (last or section)]
+    elsewhere += difflib.get_close_matches(key, all_rules(), n=1)
+    return no_such("key", key, valid, nearest=next(iter(elsewhere), ""))
 
 
 def local_path(value: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +14,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from specstudy.config import PROJECT_ROOT, TEXT, StudyConfig, all_rules, from_mapping, unknown_key
-from specstudy.errors import UserError
+from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, from_mapping, unknown_key
+from specstudy.errors import UserError, no_such
+from specstudy.rules import TEXT
 
 CONFIG_DIR = PROJECT_ROOT / "conf"
 CONFIG_NAME = "study"
@@ -170,10 +170,8 @@ def _check_choice(group: str, value: object) -> None:
     if group == "experiment" and value is None:
         return
     if value not in valid:
-        near = difflib.get_close_matches(str(value), valid, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        shown = "null" if value is None else value
-        raise UserError(f"{group}={shown}: no such choice; {hint}(valid here: {', '.join(valid)})")
+        given = "null" if value is None else str(value)
+        raise no_such("choice", given, valid, shown=f"{group}={given}")
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,173 @@
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import entry
+import pytest
+
+from specstudy.config import PROJECT_ROOT, StudyConfig
+from specstudy.errors import UserError
+
+NO_STAGES = ("entry", "makeflags", "setup")
+STAGE_FILES = sorted(file for file in (PROJECT_ROOT / "pipelines").glob("*.py") if file.stem not in NO_STAGES)
+
+BLOCK_TORCH = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers"):
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def exit_code(monkeypatch: pytest.MonkeyPatch, words: list[str], run: Callable[[], None]) -> int:
+    monkeypatch.setattr(sys, "argv", ["study.py", *words])
+    with pytest.raises(SystemExit) as exited:
+        run()
+    code = exited.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def test_a_stage_gets_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[StudyConfig] = []
+    assert exit_code(monkeypatch, ["spec.gamma=6"], lambda: entry.main(seen.append)) == 0
+    assert [config.spec.gamma for config in seen] == [(6,)]
+
+
+def test_a_wrong_word_is_one_line_and_the_stage_does_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[StudyConfig] = []
+    assert exit_code(monkeypatch, ["spec.gama=6"], lambda: entry.main(seen.append)) == 2
+    output = capsys.readouterr()
+    assert (seen, output.out, output.err.count("\n")) == ([], "", 1)
+    assert output.err.startswith("error: spec.gama: no such key; did you mean spec.gamma?")
+
+
+def fail_with(error: BaseException) -> entry.Stage:
+    def stage(config: StudyConfig) -> None:
+        raise error
+
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (UserError("no model\nat all"), 2, "error: no model at all\n"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command goes on from here\n"),
+    ],
+)
+def test_what_the_user_can_mend_and_an_interruption_are_one_line(
+    error: BaseException,
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert exit_code(monkeypatch, [], lambda: entry.main(fail_with(error))) == code
+    assert capsys.readouterr().err == line
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["study.py"])
+    with pytest.raises(ZeroDivisionError):
+        entry.main(fail_with(ZeroDivisionError()))
+
+
+def test_what_a_stage_returns_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert exit_code(monkeypatch, [], lambda: entry.main(lambda config: 1)) == 1
+
+
+def test_an_unknown_option_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(monkeypatch, ["--cfg"], lambda: entry.main(lambda config: 0)) == 2
+    assert capsys.readouterr().err.startswith("error: --cfg: no such option")
+
+
+def test_help_lists_choices_and_settings(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(monkeypatch, ["--help"], lambda: entry.main(lambda config: 1)) == 0
+    output = capsys.readouterr().out
+    assert "models=gpt2|qwen2.5|qwen2.5-1.5b-draft|smollm2" in output
+    assert "spec.gamma: a whole number from 1 to 64" in output
+
+
+def test_a_sweep_runs_every_point_then_the_joint_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    points: list[StudyConfig] = []
+    joint: list[list[StudyConfig]] = []
+    words = ["-m", "spec.gamma=2,4", "prompts.path=/a b/${c}(d).jsonl", "output_dir=out"]
+    assert exit_code(monkeypatch, words, lambda: entry.main(points.append, joint.append)) == 0
+    assert [point.spec.gamma for point in points] == [(2,), (4,)]
+    assert {point.prompts.path for point in points} == {"/a b/${c}(d).jsonl"}
+    assert joint == [points]
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "multirun.yaml"]
+    assert "point 2: spec.gamma=4" in capsys.readouterr().err
+
+
+def test_a_failing_point_does_not_cost_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[int] = []
+
+    def stage(config: StudyConfig) -> None:
+        if config.spec.gamma == (2,):
+            raise UserError("too small")
+        done.append(config.spec.gamma[0])
+
+    words = ["-m", "spec.gamma=2,4,6", f"output_dir={tmp_path}"]
+    assert exit_code(monkeypatch, words, lambda: entry.main(stage)) == 2
+    assert done == [4, 6]
+    assert capsys.readouterr().err.endswith("error: too small\n")
+
+
+def test_a_sweep_with_one_wrong_point_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[StudyConfig] = []
+    assert exit_code(monkeypatch, ["-m", "spec.gamma=2,0"], lambda: entry.main(seen.append)) == 2
+    assert seen == []
+
+
+def test_a_command_takes_its_own_words_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def show(id: str, run: str = "outputs/latest") -> None:
+        seen.append((id, run))
+
+    words = ["id=[a,b ${c}"]
+    assert exit_code(monkeypatch, words, lambda: entry.command(show, ("id", "run"), required=("id",))) == 0
+    assert seen == [("[a,b ${c}", "outputs/latest")]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ido=3"], "error: ido=3: no such argument; did you mean id? (valid here: id, run)"),
+        ([], "error: id is not given: write id=... [run=...]"),
+        (["id="], "error: id is not given"),
+    ],
+)
+def test_a_command_refuses_other_words(
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = lambda: entry.command(lambda id, run="": None, ("id", "run"), required=("id",))  # noqa: E731
+    assert exit_code(monkeypatch, words, run) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+@pytest.mark.parametrize("file", STAGE_FILES, ids=lambda file: file.stem)
+def test_every_command_refuses_a_wrong_word_at_once_and_without_torch(file: Path, tmp_path: Path) -> None:
+    script = f"import runpy, sys\nsys.path.insert(0, {str(file.parent)!r})\n{BLOCK_TORCH}"
+    script += f"runpy.run_path({str(file)!r}, run_name='__main__')"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    finished = subprocess.run(
+        [sys.executable, "-c", script, "nosuch.key=6"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    used_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    assert (finished.returncode, finished.stderr.count("\n")) == (2, 1), finished.stderr
+    assert finished.stderr.startswith("error: nosuch.key")
+    assert used_s < 3

@@ -1,0 +1,91 @@
+"""Imports run one way, in two strands: the models' and the tables'. Only `pipelines` wires the two together."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specstudy.config import PROJECT_ROOT
+
+SOURCE = PROJECT_ROOT / "src/specstudy"
+GROUND = {"errors", "rules", "config", "records", "formulas", "seeds"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "records": set(),
+    "seeds": set(),
+    "formulas": {"errors"},
+    "rules": {"errors"},
+    "config": {"errors", "rules"},
+    "overrides": {"errors", "rules", "config"},
+    "prompts": GROUND,
+    "models": GROUND,
+    "measure": GROUND | {"prompts", "models"},
+    "distill": GROUND | {"prompts", "models", "measure"},
+    "tables": GROUND,
+    "analysis": GROUND | {"tables"},
+    "report": GROUND | {"tables", "analysis"},
+    "__init__": {"tables"},
+}
+NEEDS_TORCH = {"models", "measure", "distill"}
+
+
+def part_of(file: Path) -> str:
+    """The first name below the package: `models` for models/load.py, `config` for config.py."""
+    return file.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def imported_modules(file: Path) -> set[str]:
+    """Full names of the modules that a file imports anywhere, inside functions too."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} imports relatively"
+            assert node.module is not None
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules |= names if node.module == "specstudy" else {node.module}
+    return modules
+
+
+SOURCE_FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", SOURCE_FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_imports_run_one_way(file: Path) -> None:
+    own = part_of(file)
+    imported = {module.split(".")[1] for module in imported_modules(file) if module.startswith("specstudy.")}
+    assert imported - {own} <= MAY_IMPORT[own]
+
+
+@pytest.mark.parametrize("file", SOURCE_FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_the_project_does_not_reach_into_its_commands_or_tests(file: Path) -> None:
+    assert not {module.partition(".")[0] for module in imported_modules(file)} & {"pipelines", "entry", "tests"}
+
+
+def test_a_wrong_direction_would_be_seen(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    file.write_text("def f():\n    from specstudy import models\n    import specstudy.measure.decode\n")
+    assert imported_modules(file) == {"specstudy.models", "specstudy.measure.decode"}
+
+
+def test_everything_but_the_models_strand_works_without_torch() -> None:
+    modules = [
+        ".".join(("specstudy", *file.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+        for file in SOURCE_FILES
+        if part_of(file) not in NEEDS_TORCH
+    ]
+    script = f"""
+import importlib, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers"):
+            raise ImportError(f"{{name}} is blocked")
+sys.meta_path.insert(0, Blocked())
+for name in {modules!r}:
+    importlib.import_module(name)
+"""
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert finished.returncode == 0, finished.stderr
