@@ -34,14 +34,14 @@ WORDS = (
     "ing",
     "\t",
 )
-TEMPLATE = (("<|im_start|>", "marker"), ("user", "role_name"), ("\n", "newline"))
+TEMPLATE = (("<|im_start|>", "role_marker"), ("user", "role_name"), ("\n", "role_newline"))
 BOUNDARY = (
-    ("<|im_end|>", "marker"),
-    ("\n", "newline"),
-    ("<|im_start|>", "marker"),
-    ("ass", "role_name"),
-    ("istant", "role_name"),
-    ("\n", "newline"),
+    ("<|im_end|>", "end_marker"),
+    ("\n", "role_newline"),
+    ("<|im_start|>", "generation_prompt"),
+    ("ass", "generation_prompt"),
+    ("istant", "generation_prompt"),
+    ("\n", "generation_prompt"),
 )
 
 
@@ -66,7 +66,7 @@ class Plan:
     seed: int = 0
 
 
-def make_tables(plan: Plan = Plan()) -> dict[str, pd.DataFrame]:  # noqa: B008  frozen
+def make_tables(plan: Plan = Plan()) -> dict[str, pd.DataFrame]:
     """The input tables of a study, as read from disk: nullable numbers are NaN, nullable texts None."""
     rng = np.random.default_rng(plan.seed)
     prompts = _prompts(plan, rng)

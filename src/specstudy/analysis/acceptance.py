@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
-from specstudy.analysis.means import estimate_frame, ratio, row_mean
+from specstudy.analysis.means import estimate_frame, row_mean
 from specstudy.analysis.measures import Setting
 
 N_BINS = 10
@@ -23,7 +23,7 @@ def by_round_index(tested: Mapping[Setting, pd.DataFrame], settings: AnalysisSet
     return estimate_frame(
         (
             (
-                {"setting": setting, "gamma": setting.gamma, "index": int(index)},
+                {"setting": setting, "gamma": setting.gamma, "index": index},
                 row_mean(rows["accepted"].to_numpy(), rows["prompt_id"], settings),
             )
             for setting, tokens in tested.items()
@@ -54,7 +54,9 @@ def by_draft_entropy(decoded: pd.DataFrame, tested: pd.DataFrame | None, setting
     )
 
 
-def _binned(source: str, tokens: pd.DataFrame, measure: str, edges: Floats, settings: AnalysisSettings):
+def _binned(
+    source: str, tokens: pd.DataFrame, measure: str, edges: Floats, settings: AnalysisSettings
+) -> Iterator[tuple[dict[str, object], Estimate]]:
     entropy, values = tokens["draft_entropy_bits"].to_numpy(), tokens[measure].to_numpy()
     bins = np.digitize(entropy, edges[1:-1])
     for number in range(max(1, len(edges) - 1)):
@@ -86,6 +88,5 @@ def round_times(tables: Tables, measured: list[Setting], settings: AnalysisSetti
     )
 
 
-def _per_round(rounds: pd.DataFrame, column: str, settings: AnalysisSettings):
-    codes = pd.factorize(rounds["prompt_id"])[0]
-    return ratio(np.bincount(codes, numbers(rounds[column])), np.bincount(codes).astype(np.float64), settings)
+def _per_round(rounds: pd.DataFrame, column: str, settings: AnalysisSettings) -> Estimate:
+    return row_mean(numbers(rounds[column]), rounds["prompt_id"], settings)

@@ -17,16 +17,18 @@ Codes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class AnalysisSettings:
-    """How intervals are made.
+    """How intervals are made, and what the answers speak about.
 
-    `confidence` is the coverage of every interval; `primary_gamma` is the gamma that claims and single-gamma figures
-    speak about (the nearest measured one where it was not measured).
+    `confidence` is the coverage of every interval; `primary_gamma` is the gamma of claims and single-gamma figures
+    (the nearest measured one where it was not measured); `sink_threshold` is the z-score over which a position counted
+    as a sink at prefill.
     """
 
     bootstrap_samples: int = 2000
     confidence: float = 0.95
     seed: int = 0
     primary_gamma: int = 4
+    sink_threshold: float = 6.0
     _counts: dict[int, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def counts(self, n_prompts: int) -> Floats:

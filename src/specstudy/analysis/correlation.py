@@ -47,7 +47,7 @@ def correlate(
         return Estimate(n, null_reason=reason)
     value = float(weighted_correlation(x, y, np.ones((1, n)), method, design)[0])
     influence = correlation_influence(x, y, value, method, design)
-    per_prompt = np.bincount(codes, influence)
+    per_prompt: Floats = np.bincount(codes, influence).astype(np.float64)
     counts = settings.counts(n_prompts)
     if n <= EXACT_ROWS:
         resampled = weighted_correlation(x, y, counts[:, codes], method, design)
@@ -92,13 +92,14 @@ def weighted_correlation(x: Floats, y: Floats, weights: Floats, method: Method, 
 
     A weight is how often a row is drawn. Ranks and the removal of covariates are redone in each sample.
     """
-    ranked_x, ranked_y = (_weighted_midranks(v, weights) if method == "spearman" else v for v in (x, y))
-    residual_x, residual_y = (_weighted_residuals(v, weights, design) for v in (ranked_x, ranked_y))
+    ranked = [_weighted_midranks(v, weights) if method == "spearman" else v for v in (x, y)]
+    residual_x, residual_y = _weighted_residuals(ranked, weights, design)
     covariance = np.sum(weights * residual_x * residual_y, axis=1)
     variances = np.sum(weights * residual_x**2, axis=1) * np.sum(weights * residual_y**2, axis=1)
-    scales = np.sum(weights * np.square(ranked_x), axis=1) * np.sum(weights * np.square(ranked_y), axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(variances > 1e-18 * scales, np.clip(covariance / np.sqrt(variances), -1, 1), np.nan)
+    scales = np.prod([np.sum(weights * np.square(v), axis=1) for v in ranked], axis=0)
+    defined = variances > 1e-18 * scales
+    coefficients = covariance / np.sqrt(np.where(defined, variances, 1.0))
+    return np.where(defined, np.clip(coefficients, -1, 1), np.nan)
 
 
 def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
@@ -106,19 +107,25 @@ def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     mass = np.add.reduceat(weights[:, order], starts, axis=1)
-    return (np.cumsum(mass, axis=1) - mass / 2)[:, codes]
+    midranks: Floats = np.cumsum(mass, axis=1) - mass / 2
+    return midranks[:, codes]
 
 
-def _weighted_residuals(values: Floats, weights: Floats, design: Floats) -> Floats:
+def _weighted_residuals(measures: list[Floats], weights: Floats, design: Floats) -> list[Floats]:
+    """What a weighted least-squares fit of each measure on the design leaves: (samples, rows) each."""
     if design.shape[1] == 1:
-        return values - np.sum(weights * values, axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+        total = weights.sum(axis=1, keepdims=True)
+        return [values - np.sum(weights * values, axis=1, keepdims=True) / total for values in measures]
     k = design.shape[1]
     products = (design[:, :, None] * design[:, None, :]).reshape(len(design), k * k)
     gram = (weights @ products).reshape(-1, k, k)
-    moments = (weights * values) @ design
     # A category may be missing from a sample: the pseudo-inverse leaves its coefficient at zero.
-    coefficients = np.einsum("bij,bj->bi", np.linalg.pinv(gram, rcond=1e-10, hermitian=True), moments)
-    return values - coefficients @ design.T
+    inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+    moments = [(weights * values) @ design for values in measures]
+    return [
+        values - np.einsum("bij,bj->bi", inverse, moment) @ design.T
+        for values, moment in zip(measures, moments, strict=True)
+    ]
 
 
 def correlation_influence(x: Floats, y: Floats, value: float, method: Method, design: Floats) -> Floats:
@@ -127,30 +134,30 @@ def correlation_influence(x: Floats, y: Floats, value: float, method: Method, de
     Pearson: u*v - r*(u^2 + v^2)/2 for standardised residuals u and v (Devlin et al. 1975). Spearman adds what a row
     does to the ranks of the others (Croux and Dehon 2010), by cumulated sums.
     """
-    if method == "spearman":
-        ranked = [stats.rankdata(v) / len(v) for v in (x, y)]
-    else:
-        ranked = [x, y]
+    ranked = [stats.rankdata(v) / len(v) if method == "spearman" else v for v in (x, y)]
     residuals = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in ranked]
     scales = [float(np.sqrt(np.mean(r**2))) for r in residuals]
     u, v = (r / s for r, s in zip(residuals, scales, strict=True))
-    influence = u * v - value * (u**2 + v**2) / 2
+    influence: Floats = u * v - value * (u**2 + v**2) / 2
     if method == "spearman":
-        influence = influence + _rank_effect(x, v - value * u) / scales[0] + _rank_effect(y, u - value * v) / scales[1]
-    return influence - influence.mean()
+        influence += _rank_effect(x, v - value * u) / scales[0] + _rank_effect(y, u - value * v) / scales[1]
+    influence -= influence.mean()
+    return influence
 
 
 def _rank_effect(values: Floats, slopes: Floats) -> Floats:
     _, codes = np.unique(values, return_inverse=True)
     mass = np.bincount(codes, slopes)
     at_or_above = np.cumsum(mass[::-1])[::-1]
-    return ((at_or_above - mass / 2) / len(values))[codes]
+    effect: Floats = (at_or_above - mass / 2) / len(values)
+    return effect[codes]
 
 
 def _expanded(value: float, per_prompt: Floats, sizes: Floats, counts: Floats) -> Floats:
-    shift = (counts @ per_prompt) / (counts @ sizes)
+    shift: Floats = (counts @ per_prompt) / (counts @ sizes)
     bounded = np.clip(value, -1 + 1e-12, 1 - 1e-12)
-    return np.tanh(np.arctanh(bounded) + shift / (1 - bounded**2))
+    expanded: Floats = np.tanh(np.arctanh(bounded) + shift / (1 - bounded**2))
+    return expanded
 
 
 def _rank(design: Floats) -> int:

@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, interval
 from specstudy.analysis.correlation import Method, correlate, why_constant
@@ -53,7 +52,7 @@ def prompt_correlations(
         for x, y in chain_pairs(suffixes):
             for method in METHODS:
                 a, b = rows[x].to_numpy(), rows[y].to_numpy()
-                estimate = correlate(a, b, np.arange(len(rows)), method, settings, covariates)
+                estimate = correlate(a, b, np.arange(len(rows), dtype=np.intp), method, settings, covariates)
                 yield as_record("prompt", subset, x, y, method, estimate)
 
 
@@ -61,7 +60,7 @@ def token_correlations(
     tokens: pd.DataFrame, pairs: list[tuple[str, str, str]], settings: AnalysisSettings
 ) -> Iterator[Correlation]:
     """Pairs (x, y, name of y in the record) over tokens, with prompts as clusters, not yet adjusted."""
-    codes = tokens["prompt_id"].cat.codes.to_numpy(dtype=np.intp)
+    codes: Codes = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
     categories = tokens["category"].astype(object).to_numpy()
     subsets = {"all": np.ones(len(tokens), dtype=bool)}
     subsets |= {str(category): categories == category for category in sorted(set(categories))}
@@ -114,7 +113,8 @@ def _weighted_medians(values: Floats, weights: Floats) -> Floats:
     order = np.argsort(values)
     cumulated, half = np.cumsum(weights[:, order], axis=1), weights.sum(axis=1, keepdims=True) / 2
     lower, upper = (cumulated >= half).argmax(axis=1), (cumulated > half).argmax(axis=1)
-    return (values[order][lower] + values[order][upper]) / 2
+    medians: Floats = (values[order][lower] + values[order][upper]) / 2
+    return medians
 
 
 def as_record(level: str, subset: str, x: str, y: str, method: str, estimate: Estimate) -> Correlation:
@@ -136,10 +136,12 @@ def as_record(level: str, subset: str, x: str, y: str, method: str, estimate: Es
 
 
 def holm(p_values: list[float | None]) -> list[float | None]:
-    """Holm's step-down adjustment of one family; None stays None and does not count."""
-    known = [p for p in p_values if p is not None]
-    adjusted = iter(multipletests(known, method="holm")[1] if known else ())
-    return [None if p is None else float(next(adjusted)) for p in p_values]
+    """Holm's step-down adjustment of one family (Holm 1979); None stays None and does not count."""
+    known = np.array([p for p in p_values if p is not None], dtype=np.float64)
+    order = np.argsort(known)
+    stepped = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1)).clip(max=1.0)
+    adjusted = iter(stepped[np.argsort(order)].tolist())
+    return [None if p is None else next(adjusted) for p in p_values]
 
 
 def adjusted(records: list[Correlation]) -> list[Correlation]:

@@ -39,8 +39,8 @@ def settings_measured(tables: Tables) -> list[Setting]:
     """The settings in `spec_runs`, in order of gamma."""
     keys = frame_of(tables, "spec_runs")[list(SETTING_KEYS)].drop_duplicates()
     return sorted(
-        Setting(int(row.gamma), str(row.proposer), str(row.stop), float(row.temperature), float(row.top_p))
-        for row in keys.itertuples()
+        Setting(int(gamma), str(proposer), str(stop), float(temperature), float(top_p))
+        for gamma, proposer, stop, temperature, top_p in keys.to_numpy(dtype=object)
     )
 
 
@@ -58,7 +58,7 @@ def prompt_frame(tables: Tables) -> pd.DataFrame:
     Repetitions are averaged within the prompt first. Measures are float64, NaN where a prompt has none; a prompt that
     failed in a stage keeps what the other stages measured.
     """
-    parts = [
+    parts: list[pd.DataFrame | pd.Series] = [
         _averaged(frame_of(tables, "prefill_prompts"), CONTEXT_MEASURES),
         _first_position(frame_of(tables, "prefill_tokens")),
         _averaged(frame_of(tables, "decode_runs"), ("mean_entropy_bits",)),

@@ -67,8 +67,8 @@ def row_mean(values: Floats, prompts: pd.Series, settings: AnalysisSettings) -> 
     """Mean over rows that are nested in prompts, with an interval over prompts."""
     codes = pd.factorize(prompts)[0]
     kept = np.isfinite(values)
-    sums = np.bincount(codes[kept], values[kept])
-    return ratio(sums, np.bincount(codes[kept], minlength=len(sums)).astype(np.float64), settings)
+    sums, sizes = (np.bincount(codes[kept], weights).astype(np.float64) for weights in (values[kept], None))
+    return ratio(sums, sizes, settings)
 
 
 def estimate_frame(rows: Iterable[tuple[Mapping[str, Any], Estimate]], keys: tuple[str, ...]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 CONTEXT_MEASURES = (
@@ -40,8 +41,8 @@ _LABELS = {
     "mean_entropy_bits": "mean entropy of the answer (bits)",
     "acceptance_rate": "acceptance rate (accepted / proposed)",
     "alpha": "alpha (accepted / tested)",
-    "alpha_expected": "expected alpha (mean sum of min(p, q))",
-    "speedup": "measured speedup (times the verifier alone)",
+    "alpha_expected": "expected alpha (sum of min(p, q))",
+    "speedup": "measured speedup (verifier alone = 1)",
     "theoretical_speedup_flops": "theory: alpha, cost from FLOPs",
     "theoretical_speedup_time": "theory: alpha, cost from step times",
     "theoretical_speedup_full": "theory: alpha, every measured cost",
@@ -84,6 +85,12 @@ def setting_suffixes(settings: list[Setting]) -> dict[Setting, str]:
 def _suffix(setting: Setting, varying: list[str]) -> str:
     parts = [f"gamma{setting.gamma}" if key == "gamma" else f"{key}={getattr(setting, key)}" for key in varying]
     return "@" + ",".join(parts) if parts else ""
+
+
+def setting_name(setting: Setting, suffixes: Mapping[Setting, str]) -> str:
+    """A setting as figures and tables call it: the keys that vary, else its gamma."""
+    varying = suffixes[setting].removeprefix("@")
+    return varying.replace("gamma", "gamma ").replace(",", ", ") if varying else f"gamma {setting.gamma}"
 
 
 def primary_setting(settings: list[Setting], primary_gamma: int) -> Setting | None:

@@ -65,7 +65,7 @@ def split_half(halves: pd.DataFrame, settings: AnalysisSettings) -> Estimate:
         return half
     if half.value <= 0:
         return Estimate(half.n, null_reason=f"the halves do not agree (r = {half.value:.2f})")
-    return Estimate(half.n, *(spearman_brown(r) for r in (half.value, half.low, half.high)))
+    return Estimate(half.n, spearman_brown(half.value), spearman_brown(half.low), spearman_brown(half.high))
 
 
 def spearman_brown(half: float) -> float:
@@ -78,7 +78,7 @@ def ceiling(reliability: pd.DataFrame, x: str, y: str) -> float | None:
 
     Context measures are computed, not sampled: the same prompt gives the same value, so theirs is 1.
     """
-    known: dict[str, float] = {name: 1.0 for name in CONTEXT_MEASURES}
+    known: dict[str, float] = dict.fromkeys(CONTEXT_MEASURES, 1.0)
     known.update(zip(reliability["measure"], reliability["value"], strict=True))
     product = known.get(x, np.nan) * known.get(y, np.nan)
     return None if np.isnan(product) else float(np.sqrt(product))

@@ -1,0 +1,69 @@
+"""Every figure of a study, drawn from analysis results and tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from specstudy.analysis.join import Tables
+from specstudy.analysis.study import AnalysisResult
+from specstudy.report.figures import acceptance, categories, chain, context, sinks, speed, trace
+from specstudy.report.style import figure_style, save
+
+# In the order in which they are read. A drawer gives None where its data is not there.
+DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
+    "attention_to_entropy": chain.attention_to_entropy,
+    "entropy_to_acceptance": chain.entropy_to_acceptance,
+    "attention_to_acceptance": chain.attention_to_acceptance,
+    "context_measures": context.context_measures,
+    "by_category": categories.by_category,
+    "acceptance_by_draft_entropy": acceptance.by_draft_entropy,
+    "acceptance_by_round_index": acceptance.by_round_index,
+    "sinks_by_role": sinks.sinks_by_role,
+    "entropy_trace": trace.entropy_trace,
+    "reliability": context.reliability,
+    "round_time": speed.round_time,
+    "acceptance_by_gamma": speed.acceptance_by_gamma,
+    "speedup_by_gamma": speed.speedup_by_gamma,
+}
+
+CAPTIONS: dict[str, str] = {
+    "attention_to_entropy": "First link: how evenly attention is spread over the prompt, and how unsure the model is "
+    "while it answers. A dot is a prompt; the line is least squares, the band its bootstrap interval over prompts.",
+    "entropy_to_acceptance": "Second link: how unsure the model is, and how much of the draft it accepts (expected "
+    "alpha has the same mean as accepted / tested and far less noise).",
+    "attention_to_acceptance": "Both links at once: the spread of attention at prefill, and acceptance.",
+    "context_measures": "Every context measure against entropy and against acceptance: over all prompts, and with "
+    "category and prompt length held constant. A measure that does not vary can correlate with nothing and is named.",
+    "by_category": "Each prompt as a dot; the bar is the mean with its bootstrap interval.",
+    "acceptance_by_draft_entropy": "Token by token, in ten bins of draft entropy: what the two distributions allow on "
+    "the verifier's own text (nothing censored), and what was accepted of the tokens that were tested.",
+    "acceptance_by_round_index": "Share of tested tokens accepted, by place in the round. A place is reached only if "
+    "all before it were accepted, so later places see the easier stretches of text.",
+    "sinks_by_role": "Attention received as a robust z-score, by the part a token plays in the template, under three "
+    "measures: per query that can see it, from the last prompt positions, and from the tokens of the answer. The first "
+    "inflates positions near the end, which few queries see.",
+    "entropy_trace": "One answer, token by token: entropy of the verifier and of the draft on the same text "
+    "(the prompt whose mean entropy is the median).",
+    "reliability": "Split-half reliability (odd against even tokens, stepped up to full length). A correlation of two "
+    "measures cannot exceed the square root of the product of their reliabilities.",
+    "round_time": "Where the time of a round goes: forward passes of the draft, forward pass of the verifier, and "
+    "everything else.",
+    "acceptance_by_gamma": "The three acceptance numbers against gamma. Accepted / proposed falls with gamma by "
+    "construction; alpha does not.",
+    "speedup_by_gamma": "Measured speedup against four theories. The series fed accepted / proposed into a formula "
+    "that means alpha.",
+}
+
+
+def draw_all(result: AnalysisResult, tables: Tables, directory: Path) -> list[Path]:
+    """Draws every figure that the data allows as PNG and SVG; returns the files in reading order."""
+    written: list[Path] = []
+    with figure_style():
+        for name, draw in DRAWERS.items():
+            figure = draw(result, tables)
+            if figure is not None:
+                written += save(figure, directory, name)
+    return written

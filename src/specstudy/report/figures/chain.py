@@ -1,0 +1,78 @@
+"""The three scatter plots of the chain."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from specstudy.analysis.bootstrap import Floats
+from specstudy.analysis.fit import fitted_line
+from specstudy.analysis.join import Tables
+from specstudy.analysis.measures import (
+    ENTROPY_MEASURE,
+    PRIMARY_ACCEPTANCE_MEASURE,
+    PRIMARY_CONTEXT_MEASURE,
+    label,
+)
+from specstudy.analysis.reliability import ceiling
+from specstudy.analysis.study import AnalysisResult
+from specstudy.records import Correlation
+from specstudy.report.style import INK, PAPER, category_marks, interval, new_figure, number, wrapped
+
+
+def attention_to_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """Context health against mean entropy."""
+    return _scatter(result, PRIMARY_CONTEXT_MEASURE, ENTROPY_MEASURE)
+
+
+def entropy_to_acceptance(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """Mean entropy against expected alpha."""
+    return _scatter(result, ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE + result.primary_suffix)
+
+
+def attention_to_acceptance(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """Context health against expected alpha."""
+    return _scatter(result, PRIMARY_CONTEXT_MEASURE, PRIMARY_ACCEPTANCE_MEASURE + result.primary_suffix)
+
+
+def _scatter(result: AnalysisResult, x: str, y: str) -> Figure | None:
+    if x not in result.prompts or y not in result.prompts:
+        return None
+    prompts = result.prompts.dropna(subset=[x, y])
+    if prompts.empty:
+        return None
+    figure = new_figure()
+    axes = figure.subplots()
+    for category, mark in category_marks(result.prompts["category"]).items():
+        rows = prompts[prompts["category"] == category]
+        dots = {"s": 34, "color": mark.color, "marker": mark.marker, "edgecolors": PAPER, "linewidths": 0.6}
+        axes.scatter(rows[x], rows[y], label=category, zorder=3, **dots)
+    _draw_fit(axes, result, prompts[x].to_numpy(), prompts[y].to_numpy())
+    axes.set(xlabel=label(x), ylabel=wrapped(label(y), 40))
+    axes.set_title(_title(result, x, y))
+    figure.legend(loc="outside lower center", ncols=5, handletextpad=0.2, columnspacing=1.2)
+    return figure
+
+
+def _draw_fit(axes: Axes, result: AnalysisResult, x: Floats, y: Floats) -> None:
+    line = fitted_line(x, y, result.settings)
+    axes.fill_between(line["x"], line["low"], line["high"], color=INK, alpha=0.12, linewidth=0, zorder=1)
+    axes.plot(line["x"], line["value"], color=INK, linewidth=1.4, zorder=2)
+
+
+def _title(result: AnalysisResult, x: str, y: str) -> str:
+    overall = result.find("prompt", "all", x, y)
+    if overall is None or overall.estimate is None:
+        return f"no correlation: {overall.null_reason if overall else 'not measured'}"
+    lines = [f"Spearman {_estimate(overall)}, n = {overall.n}"]
+    inside = result.find("prompt", "within_category_given_length", x, y)
+    if inside is not None and inside.estimate is not None:
+        lines.append(f"category and length held constant: {_estimate(inside)}")
+    limit = ceiling(result.reliability, x, y)
+    if limit is not None:
+        lines.append(f"noise allows at most {number(limit)}")
+    return "\n".join(lines)
+
+
+def _estimate(record: Correlation) -> str:
+    return f"{number(record.estimate)} {interval(record.ci_low, record.ci_high)}"

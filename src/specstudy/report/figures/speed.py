@@ -1,0 +1,79 @@
+"""Where a round's time goes, and acceptance and speedup against gamma."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from specstudy.analysis.join import Tables
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, SPEED_MEASURES, label, setting_name
+from specstudy.analysis.study import AnalysisResult
+from specstudy.report.style import BLUE, DARK, GREEN, GREY, INK, LIGHT, ORANGE, PINK, VERMILLION, new_figure
+
+_PARTS = {"draft": ORANGE, "verify": BLUE, "overhead": GREY}
+_LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (PINK, "v"), (ORANGE, "^"))
+
+
+def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """Mean milliseconds of a round, split into draft, verify and overhead, one bar a setting."""
+    frame = result.round_times
+    if frame.empty or frame["value"].isna().all():
+        return None
+    settings = list(result.suffixes)
+    figure = new_figure(6.4, 1.3 + 0.5 * len(settings))
+    axes = figure.subplots()
+    left = np.zeros(len(settings))
+    for part, color in _PARTS.items():
+        values = frame[frame["part"] == part].set_index("setting")["value"].reindex(settings).to_numpy() * 1000
+        axes.barh(range(len(settings)), values, 0.6, left, color=color, label=part)
+        for place, (start, width) in enumerate(zip(left, values, strict=True)):
+            ink = LIGHT if part == "verify" else DARK
+            axes.text(start + width / 2, place, f"{width:.1f}", ha="center", va="center", color=ink, fontsize=8)
+        left = left + np.nan_to_num(values)
+    names = [setting_name(setting, result.suffixes) for setting in settings]
+    axes.set_yticks(range(len(settings)), names, parse_math=False)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(f"mean time of a round (ms); n = {frame['n'].max()} rounds")
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
+def acceptance_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """The three acceptance numbers against gamma; None unless several gammas were measured."""
+    figure = _against_gamma(result, ACCEPTANCE_MEASURES)
+    if figure is not None:
+        figure.axes[0].set(ylabel="acceptance", ylim=(0, 1))
+    return figure
+
+
+def speedup_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """Measured speedup and what each theory says, against gamma; None unless several gammas were measured."""
+    figure = _against_gamma(result, SPEED_MEASURES)
+    if figure is not None:
+        figure.axes[0].axhline(1, color=INK, linewidth=0.9, linestyle="--")
+        figure.axes[0].set_ylabel("speedup (times the verifier alone)")
+    return figure
+
+
+def _against_gamma(result: AnalysisResult, measures: tuple[str, ...]) -> Figure | None:
+    if len({setting.gamma for setting in result.suffixes}) < 2:
+        return None
+    figure = new_figure(6.4, 4.6)
+    axes = figure.subplots()
+    for place, (measure, look) in enumerate(zip(measures, _LOOKS, strict=False)):
+        _gamma_line(axes, result, measure, 0.04 * (place - (len(measures) - 1) / 2), *look)
+    axes.set_xticks(sorted({setting.gamma for setting in result.suffixes}))
+    axes.set_xlabel("gamma (tokens proposed in a full round)")
+    figure.legend(loc="outside lower center", ncols=1)
+    return figure
+
+
+def _gamma_line(axes: Axes, result: AnalysisResult, measure: str, shift: float, color: str, marker: str) -> None:
+    overall = result.by_category[result.by_category["category"] == "all"].set_index("measure")
+    rows = overall.loc[[measure + suffix for suffix in result.suffixes.values()]]
+    gammas = [setting.gamma + shift for setting in result.suffixes]
+    width = 2.2 if measure == "speedup" else 1.4
+    axes.plot(gammas, rows["value"], color=color, marker=marker, linewidth=width, label=label(measure))
+    axes.vlines(gammas, rows["low"], rows["high"], color=color, linewidth=width)

@@ -1,0 +1,88 @@
+"""What was found, in plain sentences that the page and the terminal share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from specstudy.analysis.join import Tables, frame_of
+from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, label, setting_name
+from specstudy.analysis.study import AnalysisResult
+from specstudy.report.style import interval, number
+
+VERDICTS = {
+    "supported": "supported",
+    "contradicted": "contradicted",
+    "undecided": "not decided",
+    "not_run": "not run",
+}
+SUMMARY_MEASURES = ("mean_entropy_bits", "acceptance_rate", "alpha", "alpha_expected", "speedup")
+SHORT = {
+    "mean_entropy_bits": "entropy (bits)",
+    "acceptance_rate": "accepted / proposed",
+    "alpha": "alpha",
+    "alpha_expected": "expected alpha",
+    "speedup": "speedup",
+}
+
+
+def summary_measures(result: AnalysisResult) -> dict[str, str]:
+    """Measures of the summary by their short names, those of the primary setting, as far as they were measured."""
+    named = {SHORT[m]: m if m == ENTROPY_MEASURE else m + result.primary_suffix for m in SUMMARY_MEASURES}
+    return {words: m for words, m in named.items() if m in result.prompts and result.prompts[m].notna().any()}
+
+
+def mean_row(result: AnalysisResult, measure: str, category: str = "all") -> pd.Series | None:
+    """The row of `by_category` for a measure, or None."""
+    frame = result.by_category
+    rows = frame[(frame["measure"] == measure) & (frame["category"] == category)]
+    return rows.iloc[0] if len(rows) and rows.iloc[0]["value"] == rows.iloc[0]["value"] else None
+
+
+def speed_sentence(result: AnalysisResult) -> str:
+    """The primary setting's speedup, said plainly: above 1, below 1, or not told apart from it."""
+    row = mean_row(result, "speedup" + result.primary_suffix) if result.primary else None
+    if row is None or result.primary is None:
+        return "Speculative decoding was not measured."
+    where = f"At {setting_name(result.primary, result.suffixes)}"
+    bounds = interval(row["low"], row["high"])
+    if not bounds:
+        return f"{where} the mean speedup is {number(row['value'])} over {row['n']} prompts (no interval)."
+    reading = "faster than" if row["low"] > 1 else "slower than" if row["high"] < 1 else "not clearly different from"
+    percent = f"{result.settings.confidence:.0%}".replace("%", " %")
+    return (
+        f"{where} speculative decoding is {reading} the verifier alone: mean speedup {number(row['value'])} "
+        f"({percent} interval {bounds}, {row['n']} prompts)."
+    )
+
+
+def constant_measures(result: AnalysisResult) -> list[str]:
+    """A sentence for each context measure that does not vary and so can correlate with nothing."""
+    sentences = []
+    for x in CONTEXT_MEASURES:
+        record = result.find("prompt", "all", x, ENTROPY_MEASURE)
+        if record and record.null_reason and record.null_reason.startswith("x "):
+            words = label(x)
+            sentences.append(f"{words[0].upper()}{words[1:]} {record.null_reason[2:]}: it can correlate with nothing.")
+    return sentences
+
+
+def failures_sentence(tables: Tables) -> str:
+    """How many prompts failed, and in which stages."""
+    errors = frame_of(tables, "errors")
+    if errors.empty:
+        return "No prompt failed."
+    stages = ", ".join(f"{n} in {stage}" for stage, n in errors["stage"].value_counts(sort=False).items())
+    return f"{errors['prompt_id'].nunique()} prompts failed ({stages}); everything below is over the others."
+
+
+def models_sentence(manifest: Mapping[str, Any]) -> str:
+    """Which pair was measured on which prompts, as far as the manifest says."""
+    config = manifest.get("config", {})
+    models, prompts = config.get("models", {}), config.get("prompts", {})
+    parts = [f"{role} {models[role]}" for role in ("verifier", "draft") if models.get(role)]
+    if prompts.get("name"):
+        parts.append(f"prompts {prompts['name']}")
+    return ", ".join(parts)
