@@ -10,20 +10,22 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
 from specstudy.analysis.means import estimate_frame, row_mean
-from specstudy.analysis.measures import Setting
+from specstudy.analysis.measures import Setting, setting_name
 
 N_BINS = 10
 
 
-def by_round_index(tested: Mapping[Setting, pd.DataFrame], settings: AnalysisSettings) -> pd.DataFrame:
-    """Share of tested tokens accepted at each place in the round: gamma, index, n, value, low, high, null_reason.
+def by_round_index(
+    tested: Mapping[Setting, pd.DataFrame], suffixes: Mapping[Setting, str], settings: AnalysisSettings
+) -> pd.DataFrame:
+    """Share of tested tokens accepted at each place: setting, gamma, index, n, value, low, high, null_reason.
 
     A place is reached only if all before it were accepted, so later places hold the easier stretches of text.
     """
     return estimate_frame(
         (
             (
-                {"setting": setting, "gamma": setting.gamma, "index": index},
+                {"setting": setting_name(setting, suffixes), "gamma": setting.gamma, "index": index},
                 row_mean(rows["accepted"].to_numpy(), rows["prompt_id"], settings),
             )
             for setting, tokens in tested.items()
@@ -72,16 +74,16 @@ def _binned(
             yield key, row_mean(values[rows], tokens["prompt_id"][rows], settings)
 
 
-def round_times(tables: Tables, measured: list[Setting], settings: AnalysisSettings) -> pd.DataFrame:
+def round_times(tables: Tables, suffixes: Mapping[Setting, str], settings: AnalysisSettings) -> pd.DataFrame:
     """Mean seconds a round spends: setting, gamma, part (draft, verify, overhead), n rounds, value, low, high."""
     rounds = frame_of(tables, "spec_rounds")
     return estimate_frame(
         (
             (
-                {"setting": setting, "gamma": setting.gamma, "part": part},
+                {"setting": setting_name(setting, suffixes), "gamma": setting.gamma, "part": part},
                 _per_round(of_setting(rounds, setting), f"{part}_s", settings),
             )
-            for setting in measured
+            for setting in suffixes
             for part in ("draft", "verify", "overhead")
         ),
         ("setting", "gamma", "part"),

@@ -16,6 +16,7 @@ from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import holm
 from specstudy.analysis.means import difference, mean
+from specstudy.analysis.measures import phrase
 from specstudy.records import Claim, Correlation
 
 Direction = Literal["greater", "less"]
@@ -94,7 +95,11 @@ def _correlation(claim: Declaration, evidence: Evidence) -> Finding:
                 record.n, record.estimate, record.ci_low, record.ci_high, record.p_value, record.null_reason
             )
             prompts = record.n if record.level == "prompt" else evidence.n_prompts_by_level[record.y]
-            return Finding(estimate, prompts, f"{test['method'].title()} correlation of {test['x']} and {test['y']}")
+            return Finding(
+                estimate,
+                prompts,
+                f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(record.y)}",
+            )
     return Finding(Estimate(0, null_reason=f"{test['x']} and {test['y']} were not both measured"), 0, "")
 
 
@@ -102,14 +107,14 @@ def _mean(claim: Declaration, evidence: Evidence) -> Finding:
     measure = claim.test["measure"]
     values = _column(evidence, measure)
     estimate = mean(values, evidence.settings, reference=claim.margin)
-    return Finding(estimate, estimate.n, f"Mean {measure}")
+    return Finding(estimate, estimate.n, f"Mean {phrase(measure)}")
 
 
 def _difference(claim: Declaration, evidence: Evidence) -> Finding:
     test, values = claim.test, _column(evidence, claim.test["measure"])
     over, under = (values[evidence.prompts["category"].isin(test[side])] for side in ("over", "under"))
     estimate = difference(over, under, evidence.settings)
-    words = f"Difference in mean {test['measure']} between {' + '.join(test['over'])} and {' + '.join(test['under'])}"
+    words = f"Mean {phrase(test['measure'])} of {', '.join(test['over'])} minus that of {', '.join(test['under'])}"
     return Finding(estimate, estimate.n, words)
 
 
@@ -121,7 +126,9 @@ def _ordering(claim: Declaration, evidence: Evidence) -> Finding:
     ranks = categories.map({name: place for place, name in enumerate(test["categories"])}).to_numpy(dtype=np.float64)
     prompts = np.arange(len(ranks))
     estimate = correlate(ranks, _column(evidence, test["measure"]), prompts, "spearman", evidence.settings)
-    return Finding(estimate, estimate.n, f"Spearman correlation of {test['measure']} with the claimed order")
+    return Finding(
+        estimate, estimate.n, f"Spearman correlation of {phrase(test['measure'])} with the claimed order of categories"
+    )
 
 
 TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,11 @@ def frame_of(tables: Tables, name: str) -> pd.DataFrame:
 def numbers(series: pd.Series) -> Floats:
     """A column as float64, null as NaN, whatever pandas holds it in."""
     return series.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
+    """The rows as named tuples."""
+    return iter(frame.itertuples(index=False))
 
 
 def settings_measured(tables: Tables) -> list[Setting]:

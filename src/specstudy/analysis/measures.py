@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -55,7 +56,7 @@ _LABELS = {
     "draft_entropy_bits": "draft entropy (bits)",
     "verifier_entropy_bits": "verifier entropy (bits)",
     "expected_accept": "expected acceptance of the token",
-    "accepted": "tested token accepted (1) or rejected (0)",
+    "accepted": "acceptance of tested tokens (1 or 0)",
 }
 
 
@@ -101,6 +102,11 @@ def primary_setting(settings: list[Setting], primary_gamma: int) -> Setting | No
 def base_measure(name: str) -> str:
     """The measure's name without its setting: `alpha@gamma4` -> `alpha`."""
     return name.partition("@")[0]
+
+
+def phrase(name: str) -> str:
+    """A measure's name in a sentence: its label without what stands in brackets."""
+    return re.sub(r" \(.*?\)+", "", label(name))
 
 
 def label(name: str) -> str:

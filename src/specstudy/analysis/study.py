@@ -86,9 +86,9 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         primary=primary,
         by_category=means_by_category(prompts, _averaged_measures(suffixes.values()), settings),
         reliability=reliabilities(tables, decoded, tested, suffixes, settings),
-        by_round_index=acceptance.by_round_index(tested, settings),
+        by_round_index=acceptance.by_round_index(tested, suffixes, settings),
         by_draft_entropy=acceptance.by_draft_entropy(decoded, tested.get(primary) if primary else None, settings),
-        round_times=acceptance.round_times(tables, list(suffixes), settings),
+        round_times=acceptance.round_times(tables, suffixes, settings),
     )
 
 

@@ -173,6 +173,8 @@ def inline_svg(text: str, name: str) -> Markup:
     Matplotlib escapes all text in what it writes, and the file is this project's own, so it is trusted as markup.
     """
     svg = text[text.index("<svg") :]
+    width = re.search(r'<svg[^>]*? width="([0-9.]+)pt"', svg)
+    size = f"--width: {float(width[1]):.0f}pt" if width else ""
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
@@ -181,7 +183,7 @@ def inline_svg(text: str, name: str) -> Markup:
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
     for color, variable in _THEMED.items():
         svg = svg.replace(f": {color}", f": var(--{variable})")
-    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{name.replace("_", " ")}"', 1))
+    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{name.replace("_", " ")}" style="{size}"', 1))
 
 
 def shown_token(token: str) -> str:

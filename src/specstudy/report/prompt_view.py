@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from specstudy.analysis.join import Tables, frame_of, of_setting
+from specstudy.analysis.join import Tables, frame_of, of_setting, rows_of
 from specstudy.analysis.measures import Setting
 from specstudy.errors import UserError
 
@@ -162,7 +162,7 @@ def _prompt_tokens(rows: pd.DataFrame | None) -> tuple[PromptToken, ...]:
             is_sink_window=not pd.isna(row.is_sink_window) and bool(row.is_sink_window),
             attention=min(1.0, float(row.attention_received / strongest)),
         )
-        for row in rows.itertuples()
+        for row in rows_of(rows)
     )
 
 
@@ -181,7 +181,7 @@ def _answer_tokens(rows: pd.DataFrame | None, texts: Mapping[int, str]) -> tuple
                 (texts.get(int(i), f"#{int(i)}"), float(p)) for i, p in zip(row.top_ids, row.top_probs, strict=True)
             ),
         )
-        for row in rows.itertuples()
+        for row in rows_of(rows)
     )
 
 
@@ -198,7 +198,7 @@ def _rounds(rows: pd.DataFrame | None) -> tuple[Round, ...]:
                     optional(row.draft_entropy_bits),
                     optional(row.accept_prob),
                 )
-                for row in tokens.itertuples()
+                for row in rows_of(tokens)
             ),
         )
         for number, tokens in rows.groupby("round")

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 # Ink, muted ink, grid and paper follow the reader's light or dark mode on the page; the others stay as they are.
 INK, MUTED, GRID, PAPER = "#1f2328", "#656d76", "#d8dee4", "#ffffff"
+NONE = "\N{EN DASH}"
 DARK, LIGHT = "#111418", "#fefefe"
 BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 PINK, SKY, BROWN, GREY = "#cc79a7", "#56b4e9", "#8c6d31", "#8c959f"
@@ -50,7 +51,7 @@ def category_marks(categories: Iterable[str]) -> dict[str, Mark]:
 @contextmanager
 def figure_style() -> Iterator[None]:
     """Matplotlib settings of this project, undone at the end of the block."""
-    settings: dict[str, Any] = {
+    settings: Any = {
         "font.family": _installed("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Arial Unicode MS", "Hiragino Sans"),
         "font.size": 9,
         "text.color": INK,
@@ -116,8 +117,8 @@ def visible_token(token: str) -> str:
 def number(value: float | None, digits: int = 2) -> str:
     """A number for people; a dash for none."""
     if value is None or value != value:
-        return "–"
-    return f"{value:.{digits}f}".replace("-", "\u2212")
+        return NONE
+    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def interval(low: float | None, high: float | None, digits: int = 2) -> str:
@@ -128,5 +129,5 @@ def interval(low: float | None, high: float | None, digits: int = 2) -> str:
 def p_value(value: float | None) -> str:
     """A p-value for people."""
     if value is None or value != value:
-        return "–"
+        return NONE
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

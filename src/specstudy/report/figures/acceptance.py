@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import setting_name
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Correlation
 from specstudy.report.style import BLUE, GREEN, ORANGE, PINK, SKY, VERMILLION, interval, new_figure, number
@@ -59,7 +58,7 @@ def by_round_index(result: AnalysisResult, tables: Tables) -> Figure | None:
     for i, (setting, rows) in enumerate(frame.groupby("setting", sort=False)):
         shifted = rows.assign(place=rows["index"] + 1 + 0.04 * i)
         style = _GAMMA_COLORS[i % len(_GAMMA_COLORS)], _GAMMA_MARKERS[i % len(_GAMMA_MARKERS)]
-        _line(axes, shifted, "place", *style, f"{setting_name(setting, result.suffixes)} (n = {rows['n'].sum()})")
+        _line(axes, shifted, "place", *style, f"{setting} (n = {rows['n'].sum()})")
     last = int(frame["index"].max()) + 1
     axes.set_xticks(range(1, last + 1))
     axes.set(xlabel="place of the drafted token in its round", ylabel="accepted / tested", ylim=(0, 1))

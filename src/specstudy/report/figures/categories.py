@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -36,7 +38,7 @@ def _strip(axes: Axes, result: AnalysisResult, measure: str, categories: list[st
         values = result.prompts.loc[result.prompts["category"] == category, measure].dropna().to_numpy()
         spread = np.linspace(-0.16, 0.16, len(values)) if len(values) > 1 else np.zeros(len(values))
         mark = marks[category]
-        dots = {"s": 16, "color": mark.color, "marker": mark.marker, "alpha": 0.65, "linewidths": 0}
+        dots: dict[str, Any] = {"s": 16, "color": mark.color, "marker": mark.marker, "alpha": 0.65, "linewidths": 0}
         axes.scatter(values, place + spread, zorder=2, **dots)
         row = means.loc[category]
         axes.hlines(place, row["low"], row["high"], color=INK, linewidth=2, zorder=3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -45,10 +47,16 @@ def _scatter(result: AnalysisResult, x: str, y: str) -> Figure | None:
     axes = figure.subplots()
     for category, mark in category_marks(result.prompts["category"]).items():
         rows = prompts[prompts["category"] == category]
-        dots = {"s": 34, "color": mark.color, "marker": mark.marker, "edgecolors": PAPER, "linewidths": 0.6}
+        dots: dict[str, Any] = {
+            "s": 34,
+            "color": mark.color,
+            "marker": mark.marker,
+            "edgecolors": PAPER,
+            "linewidths": 0.6,
+        }
         axes.scatter(rows[x], rows[y], label=category, zorder=3, **dots)
     _draw_fit(axes, result, prompts[x].to_numpy(), prompts[y].to_numpy())
-    axes.set(xlabel=label(x), ylabel=wrapped(label(y), 40))
+    axes.set(xlabel=label(x), ylabel=wrapped(label(y), 48))
     axes.set_title(_title(result, x, y))
     figure.legend(loc="outside lower center", ncols=5, handletextpad=0.2, columnspacing=1.2)
     return figure

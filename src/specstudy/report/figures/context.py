@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specstudy.analysis.join import Tables
+from specstudy.analysis.join import Tables, rows_of
 from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.style import BLUE, INK, MUTED, PAPER, VERMILLION, new_figure, wrapped
@@ -65,7 +65,7 @@ def reliability(result: AnalysisResult, tables: Tables) -> Figure | None:
     places = np.arange(len(frame))
     axes.hlines(places, frame["low"], frame["high"], color=BLUE, linewidth=2)
     axes.plot(frame["value"], places, "o", color=BLUE, markersize=6)
-    for place, row in zip(places, frame.itertuples(), strict=True):
+    for place, row in enumerate(rows_of(frame)):
         if np.isnan(row.value):
             axes.text(0.02, place, str(row.null_reason), va="center", color=MUTED, fontsize=8)
     axes.set_yticks(places, [label(name) for name in frame["measure"]])

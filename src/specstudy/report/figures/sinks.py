@@ -55,10 +55,10 @@ def _with_role(tables: Tables) -> pd.DataFrame:
     attended = frame_of(tables, "decode_attention")
     if attended.empty:
         return frame
-    means = attended.assign(
+    attended = attended.assign(
         z_generated=numbers(attended["z_generated"]), prompt_id=attended["prompt_id"].astype(object)
     )
-    means = means.groupby(["prompt_id", "position"])["z_generated"].mean()
+    means = attended.groupby(["prompt_id", "position"])["z_generated"].mean()
     return frame.join(means, on=["prompt_id", "position"])
 
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, SPEED_MEASURES, label, setting_name
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, SPEED_MEASURES, label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.style import BLUE, DARK, GREEN, GREY, INK, LIGHT, ORANGE, PINK, VERMILLION, new_figure
 
@@ -20,7 +20,7 @@ def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
     frame = result.round_times
     if frame.empty or frame["value"].isna().all():
         return None
-    settings = list(result.suffixes)
+    settings = list(dict.fromkeys(frame["setting"]))
     figure = new_figure(6.4, 1.3 + 0.5 * len(settings))
     axes = figure.subplots()
     left = np.zeros(len(settings))
@@ -31,8 +31,7 @@ def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
             ink = LIGHT if part == "verify" else DARK
             axes.text(start + width / 2, place, f"{width:.1f}", ha="center", va="center", color=ink, fontsize=8)
         left = left + np.nan_to_num(values)
-    names = [setting_name(setting, result.suffixes) for setting in settings]
-    axes.set_yticks(range(len(settings)), names, parse_math=False)
+    axes.set_yticks(range(len(settings)), settings, parse_math=False)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"mean time of a round (ms); n = {frame['n'].max()} rounds")
