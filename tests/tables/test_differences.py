@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specstudy.tables.differences import differences, flatten
@@ -23,6 +23,7 @@ def test_differing_keys_are_dotted_and_in_order() -> None:
     }
 
 
+@settings(deadline=None)
 @given(CONFIGS)
 def test_flat_keys_lead_to_their_values(config: dict[str, object]) -> None:
     for key, value in flatten(config).items():
@@ -34,6 +35,7 @@ def test_flat_keys_lead_to_their_values(config: dict[str, object]) -> None:
     assert differences(config, config) == {}
 
 
+@settings(deadline=None)
 @given(CONFIGS, CONFIGS)
 def test_differences_are_the_same_from_both_sides(one: dict[str, object], two: dict[str, object]) -> None:
     assert differences(one, two) == {key: (a, b) for key, (b, a) in differences(two, one).items()}

@@ -135,6 +135,7 @@ from specstudy.tables.run_directory import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()
+    time.sleep(0.5)
     pathlib.Path(sys.argv[1], "finished").touch()
 """
 
@@ -236,6 +237,31 @@ publish_table(pathlib.Path(sys.argv[1]), "claims", empty_table("claims"))
     killed = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert read_table(tmp_path, "claims").equals(rows)
+
+
+def test_a_disk_that_fills_while_a_table_is_written_leaves_the_earlier_table(tmp_path: Path) -> None:
+    rows = to_table("claims", [example("claims")])
+    publish_table(tmp_path, "claims", rows)
+    code = """
+import pathlib, resource, sys
+sys.path.insert(0, sys.argv[2])
+from table_examples import example
+from specstudy.errors import UserError
+from specstudy.tables.run_directory import publish_table
+from specstudy.tables.schema import to_table
+rows = to_table("claims", [example("claims", claim_id=str(number)) for number in range(5000)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    publish_table(pathlib.Path(sys.argv[1]), "claims", rows)
+except UserError as fault:
+    print(fault)
+"""
+    pytest.importorskip("resource")
+    command = [sys.executable, "-c", code, str(tmp_path), str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"cannot write {table_path(tmp_path, 'claims')}: File too large")
+    assert read_table(tmp_path, "claims").equals(rows)
+    assert [path.name for path in table_path(tmp_path, "claims").parent.iterdir()] == ["claims.parquet"]
 
 
 def test_tables_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
