@@ -281,7 +281,7 @@ def _speculation(
     last = pd.DataFrame(
         {
             **{key: rounds[key].to_numpy() for key in (*round_keys, "round")},
-            "index": n_tested,
+            "index": gamma,
             "kind": np.where(n_accepted == gamma, "bonus", "correction").astype(object),
             "outcome": None,
             "emitted": True,

@@ -30,9 +30,9 @@ SPEED_MEASURES = (
 COST_MEASURES = ("tokens_per_round", "target_efficiency", "cost_ratio_flops", "cost_ratio_time")
 
 _LABELS = {
-    "context_health_soft": "context health, soft (0 to 10)",
+    "context_health_soft": "soft context health (0 to 10)",
     "context_health": "context health (0 to 10)",
-    "context_health_window": "context health, window (0 to 10)",
+    "context_health_window": "window context health (0 to 10)",
     "structural_share": "share of attention on structural tokens",
     "boundary_attention_entropy": "attention entropy at the boundary (normalised)",
     "sink_rate": "sink rate (share of heads)",

@@ -59,6 +59,12 @@ class AnalysisResult:
         wanted = (level, subset, x, y, method)
         return next((r for r in self.correlations if (r.level, r.subset, r.x, r.y, r.method) == wanted), None)
 
+    def chain_correlation(self, declared: Declaration, subset: str) -> Correlation | None:
+        """The correlation of a declared link of the chain on a subset, at the primary setting; None if not measured."""
+        x, y, method = (declared.test[key] for key in ("x", "y", "method"))
+        found = (self.find("prompt", subset, x, name, method) for name in (y, y + self.primary_suffix))
+        return next((record for record in found if record), None)
+
 
 def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     """Everything the study reports, from its tables (any may be missing)."""

@@ -72,7 +72,9 @@ def _context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]
         "settings": result.settings,
         "confidence": f"{result.settings.confidence * 100:g} %",
         "models": words.models_sentence(manifest),
+        "chain": words.chain_sentence(result),
         "speed": words.speed_sentence(result),
+        "reliability_sentence": words.reliability_sentence(result),
         "constant": words.constant_measures(result),
         "failures": words.failures_sentence(tables),
         "errors": frame_of(tables, "errors").to_dict("records"),
@@ -103,10 +105,9 @@ def _links(result: AnalysisResult) -> list[Link]:
     links = []
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if declared.link:
-            x, y = declared.test["x"], declared.test["y"]
-            y = y + result.primary_suffix if y in ACCEPTANCE_MEASURES else y
-            held = result.find("prompt", "within_category_given_length", x, y, declared.test["method"])
-            links.append(Link(declared.link, claim, held, ceiling(result.reliability, x, y)))
+            held = result.chain_correlation(declared, "within_category_given_length")
+            limit = ceiling(result.reliability, held.x, held.y) if held else None
+            links.append(Link(declared.link, claim, held, limit))
     return links
 
 

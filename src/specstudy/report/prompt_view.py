@@ -90,6 +90,8 @@ class PromptView:
     prompt: tuple[PromptToken, ...]
     answer: tuple[AnswerToken, ...]
     rounds: tuple[Round, ...]
+    health: float | None
+    speedup: float | None
 
 
 class PromptViews:
@@ -101,6 +103,9 @@ class PromptViews:
         self._decode = _by_prompt(_first_repetition(frame_of(tables, "decode_tokens")), "step")
         rounds = _first_repetition(of_setting(spec, setting)) if setting else spec.iloc[:0]
         self._spec = _by_prompt(rounds.sort_values(["round", "index"], kind="stable"), "round")
+        self._health = _measure(frame_of(tables, "prefill_prompts"), "context_health_soft")
+        runs = frame_of(tables, "spec_runs")
+        self._speedup = _measure(_first_repetition(of_setting(runs, setting)) if setting else runs.iloc[:0], "speedup")
         self._texts = _known_texts(tables)
         self.categories = _categories(tables)
 
@@ -114,6 +119,8 @@ class PromptViews:
             _prompt_tokens(self._prefill.get(prompt_id)),
             _answer_tokens(self._decode.get(prompt_id), self._texts),
             _rounds(self._spec.get(prompt_id)),
+            self._health.get(prompt_id),
+            self._speedup.get(prompt_id),
         )
 
 
@@ -137,6 +144,11 @@ def _first_repetition(frame: pd.DataFrame) -> pd.DataFrame:
 def _by_prompt(frame: pd.DataFrame, order: str) -> dict[str, pd.DataFrame]:
     ordered = frame.sort_values(order, kind="stable")
     return {str(prompt_id): rows for prompt_id, rows in ordered.groupby("prompt_id", observed=True)}
+
+
+def _measure(frame: pd.DataFrame, column: str) -> dict[str, float]:
+    known = frame[frame[column].notna().to_numpy(dtype=bool)]
+    return {str(prompt_id): float(value) for prompt_id, value in zip(known["prompt_id"], known[column], strict=True)}
 
 
 def _known_texts(tables: Tables) -> Mapping[int, str]:

@@ -41,6 +41,13 @@ def mean_row(result: AnalysisResult, measure: str, category: str = "all") -> pd.
     return rows.iloc[0] if len(rows) and rows.iloc[0]["value"] == rows.iloc[0]["value"] else None
 
 
+def chain_sentence(result: AnalysisResult) -> str:
+    """How many links of the chain hold."""
+    verdicts = [c.verdict for d, c in zip(result.declarations, result.claims, strict=True) if d.link]
+    counts = [f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS.items() if verdict in verdicts]
+    return f"Of the chain's {len(verdicts)} links: {', '.join(counts)}."
+
+
 def speed_sentence(result: AnalysisResult) -> str:
     """The primary setting's speedup, said plainly: above 1, below 1, or not told apart from it."""
     row = mean_row(result, "speedup" + result.primary_suffix) if result.primary else None
@@ -56,6 +63,17 @@ def speed_sentence(result: AnalysisResult) -> str:
         f"{where} speculative decoding is {reading} the verifier alone: mean speedup {number(row['value'])} "
         f"({percent} interval {bounds}, {row['n']} prompts)."
     )
+
+
+def reliability_sentence(result: AnalysisResult) -> str:
+    """The split-half reliabilities at the primary setting; empty where none is known."""
+    known = dict(zip(result.reliability["measure"], result.reliability["value"], strict=True))
+    parts = [
+        f"{name.removesuffix(' (bits)')} {number(known[m])}"
+        for name, m in summary_measures(result).items()
+        if m in known
+    ]
+    return f"Reliability (odd against even tokens): {', '.join(parts)}." if parts else ""
 
 
 def constant_measures(result: AnalysisResult) -> list[str]:

@@ -1,0 +1,138 @@
+"""What was found, in the terminal: the summary of a study, and one prompt drawn in colour."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.join import Tables, settings_measured
+from specstudy.analysis.measures import primary_setting, setting_name, setting_suffixes
+from specstudy.analysis.reliability import ceiling
+from specstudy.analysis.study import AnalysisResult
+from specstudy.records import Claim
+from specstudy.report import words
+from specstudy.report.prompt_terminal import draw_prompt
+from specstudy.report.prompt_view import PromptViews
+from specstudy.report.style import interval, number
+
+_VERDICT_STYLES = {"supported": "green", "contradicted": "red", "undecided": "yellow", "not_run": "dim"}
+_PLAIN_WIDTH = 80
+
+
+def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any], run_dir: Path) -> None:
+    """Prints what the study found and where its files are; plain text of 80 columns where it is not a terminal."""
+    console = _console()
+    console.print()
+    console.print(Text(words.models_sentence(manifest) or "specstudy", style="bold"))
+    console.print(Text(words.chain_sentence(result)))
+    console.print(_links(result))
+    for sentence in _findings(result, tables):
+        console.print(Text(sentence))
+    console.print()
+    console.print(_means(result))
+    console.print(_claims(result))
+    console.print(_files(run_dir))
+
+
+def _findings(result: AnalysisResult, tables: Tables) -> list[str]:
+    sentences = [words.speed_sentence(result), words.reliability_sentence(result)]
+    sentences += [*words.constant_measures(result), words.failures_sentence(tables)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def show_prompt(tables: Tables, prompt_id: str) -> None:
+    """Prints one prompt: its tokens with sinks, the answer by entropy, the rounds, and a summary.
+
+    Raises UserError, naming near ids, for a prompt that the run does not hold.
+    """
+    suffixes = setting_suffixes(settings_measured(tables))
+    setting = primary_setting(list(suffixes), AnalysisSettings.primary_gamma)
+    view = PromptViews(tables, setting).view(prompt_id)
+    draw_prompt(view, setting_name(setting, suffixes) if setting else "", _console())
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    if console.is_terminal:
+        return console
+    return Console(highlight=False, width=int(os.environ.get("COLUMNS", _PLAIN_WIDTH)), no_color=True)
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, expand=False
+    )
+
+
+def _links(result: AnalysisResult) -> Table:
+    """The links of the chain: verdict, correlation with interval, with category and length held constant, ceiling."""
+    table = _table("The chain")
+    table.add_column("link", max_width=14)
+    table.add_column("verdict", no_wrap=True)
+    for name in ("n", "Spearman", "category and\nlength constant", "noise\nallows"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for declared, claim in zip(result.declarations, result.claims, strict=True):
+        if not declared.link:
+            continue
+        record = result.chain_correlation(declared, "all")
+        held = result.chain_correlation(declared, "within_category_given_length")
+        limit = ceiling(result.reliability, record.x, record.y) if record else None
+        table.add_row(
+            declared.link,
+            _verdict(claim),
+            str(claim.n),
+            f"{number(claim.estimate)}\n{interval(claim.ci_low, claim.ci_high)}",
+            f"{number(held.estimate)}\n{interval(held.ci_low, held.ci_high)}" if held else "",
+            number(limit),
+        )
+    return table
+
+
+def _means(result: AnalysisResult) -> Table:
+    table = _table("Means by category")
+    measures = words.summary_measures(result)
+    table.add_column("category", no_wrap=True, overflow="ellipsis", max_width=16)
+    table.add_column("n", justify="right")
+    for name in measures:
+        table.add_column(name, justify="right")
+    sizes = result.prompts["category"].value_counts()
+    for category in [*sorted(sizes.index), "all"]:
+        rows = [words.mean_row(result, measure, category) for measure in measures.values()]
+        cells = [number(None if row is None else row["value"]) for row in rows]
+        n = len(result.prompts) if category == "all" else sizes[category]
+        table.add_row(Text(category), str(n), *cells, style="bold" if category == "all" else "")
+    return table
+
+
+def _claims(result: AnalysisResult) -> Table:
+    table = _table("Claims")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("estimate", justify="right", no_wrap=True)
+    table.add_column("claim")
+    for claim in result.claims:
+        estimate = Text(f"{number(claim.estimate)} {interval(claim.ci_low, claim.ci_high)}")
+        table.add_row(_verdict(claim), estimate, Text(claim.note if claim.verdict == "not_run" else claim.statement))
+    return table
+
+
+def _verdict(claim: Claim) -> Text:
+    return Text(words.VERDICTS[claim.verdict], style=_VERDICT_STYLES[claim.verdict])
+
+
+def _files(run_dir: Path) -> Panel:
+    lines = [("report", run_dir / "report.html"), ("figures", run_dir / "figures"), ("tables", run_dir / "tables")]
+    return Panel(
+        Group(*(Text(f"{name:<8} {path}", overflow="fold") for name, path in lines)),
+        title="files",
+        title_align="left",
+        box=box.SQUARE,
+    )
