@@ -14,7 +14,7 @@ from markupsafe import Markup
 from specstudy import __version__
 from specstudy.analysis.correlations import METHODS, chain_pairs
 from specstudy.analysis.join import Tables, frame_of
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, COST_MEASURES, SPEED_MEASURES, label, setting_name
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, COST_MEASURES, SPEED_MEASURES, label, phrase, setting_name
 from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim, Correlation
@@ -56,7 +56,8 @@ def render(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any], 
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"number": style.number, "label": label, "shown": shown_token, "p": style.p_value}
+    environment.filters |= {"number": style.number, "p": style.p_value, "label": label, "phrase": phrase}
+    environment.filters |= {"shown": shown_token, "visible": style.visible_token}
     environment.globals |= {"interval": style.interval, "verdicts": words.VERDICTS}
     page = environment.get_template("report.html.j2").render(_context(result, tables, manifest, figures_dir))
     path.write_text(page, encoding="utf-8")
