@@ -21,7 +21,8 @@ READY = VENV / "ready"
 CACHE = ROOT / ".cache"
 LOG = CACHE / "setup.log"
 VENV_PYTHON = str(VENV / "bin/python")
-PIP = (VENV_PYTHON, "-m", "pip", "install", "--progress-bar", "off", "-c", "constraints.txt")
+# Compiling every file of torch and transformers takes longer than all the rest; Python does it for those it imports.
+PIP = (VENV_PYTHON, "-m", "pip", "install", "--no-compile", "--progress-bar", "off", "-c", "constraints.txt")
 STEPS = {
     "making .venv": (sys.executable, "-m", "venv", str(VENV)),
     "installing the packages of constraints.txt": (*PIP, "-e", ".[test]"),

@@ -1,0 +1,72 @@
+"""From tables to answers: `correlations`, `claims`, figures, report, and a summary in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import entry
+from workflow import run, without_result_neutral_settings
+
+from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.study import AnalysisResult
+from specstudy.analysis.study import analyze as analyze_tables
+from specstudy.config import StudyConfig, local_path
+from specstudy.report import figures, html
+from specstudy.tables.run import Run, open_run
+from specstudy.tables.run_directory import publish_table, run_path
+from specstudy.tables.schema import to_table
+
+DEFAULT_GAMMA = 4
+
+
+def answer(run_dir: Path, config: StudyConfig) -> None:
+    """Analyse the tables of a run, write everything that follows from them, and say what was found."""
+    from specstudy.report import terminal
+
+    opened = open_run(run_dir)
+    tables = {name: opened.table(name) for name in opened.tables}
+    result = analyze_tables(tables, settings_of(config))
+    publish_table(run_dir, "correlations", to_table("correlations", result.correlations))
+    publish_table(run_dir, "claims", to_table("claims", result.claims))
+    draw(opened, result)
+    html.render(result, tables, opened.manifest, run_dir / "figures", run_dir / "report.html")
+    terminal.summary(result, tables, opened.manifest, run_dir)
+
+
+def draw(opened: Run, result: AnalysisResult) -> list[Path]:
+    """All figures of a run, from its tables alone."""
+    tables = {name: opened.table(name) for name in opened.tables}
+    return figures.draw_all(result, tables, opened.path / "figures")
+
+
+def settings_of(config: StudyConfig) -> AnalysisSettings:
+    """What the configuration says about intervals, and which gamma speaks for the study."""
+    gammas = config.spec.gamma
+    return AnalysisSettings(
+        bootstrap_samples=config.analysis.bootstrap_samples,
+        confidence=config.analysis.confidence,
+        seed=config.analysis.seed,
+        primary_gamma=min(gammas, key=lambda gamma: abs(gamma - DEFAULT_GAMMA)),
+        sink_threshold=config.prefill.threshold,
+    )
+
+
+def analyze(config: StudyConfig) -> int:
+    """Answer from the run's tables; measure first whatever of them is missing."""
+    from decode import DECODE
+    from prefill import PREFILL
+    from speculate import SPECULATE
+
+    path = run_path(
+        local_path(config.output_dir), config.models.name, config.prompts.name, without_result_neutral_settings(config)
+    )
+    missing = [
+        stage
+        for stage, table in ((PREFILL, "prefill_prompts"), (DECODE, "decode_runs"), (SPECULATE, "spec_runs"))
+        if not (path / "tables" / f"{table}.parquet").exists()
+    ]
+    return run(config, missing, after=answer)
+
+
+if __name__ == "__main__":
+    entry.main(analyze)

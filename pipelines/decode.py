@@ -1,0 +1,60 @@
+"""The verifier's own answers: `decode_tokens`, `decode_runs`, `decode_attention`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import entry
+from workflow import Records, Stage, Unit, run
+
+from specstudy.config import StudyConfig
+
+if TYPE_CHECKING:
+    from specstudy.models.load import Pair
+
+
+def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
+    from specstudy.measure.decode import GenerationSettings, measure_decode
+    from specstudy.measure.sampling import Warp
+    from specstudy.seeds import uniforms
+
+    settings = GenerationSettings(
+        warp=Warp(config.decode.temperature, config.decode.top_p),
+        max_new_tokens=config.decode.max_new_tokens,
+        eos_ids=pair.eos_ids,
+        n_candidates=config.decode.recorded_candidates,
+    )
+    rng = uniforms(config.seed, "decode", unit.prompt.prompt_id, unit.repetition)
+    return measure_decode(pair, unit.rendered, settings, unit.repetition or 0, rng)
+
+
+DECODE = Stage(
+    name="decode",
+    units=lambda config, rendered: [Unit(rendered, repetition=r) for r in range(config.decode.repetitions)],
+    settings=lambda config: {
+        "temperature": config.decode.temperature,
+        "top_p": config.decode.top_p,
+        "max_new_tokens": config.decode.max_new_tokens,
+        "recorded_candidates": config.decode.recorded_candidates,
+    },
+    measure=_measure,
+    source_files=(
+        "models",
+        "measure/decode.py",
+        "measure/sampling.py",
+        "measure/sinks.py",
+        "formulas.py",
+        "prompts.py",
+        "records.py",
+        "seeds.py",
+    ),
+)
+
+
+def decode(config: StudyConfig) -> int:
+    """Run this stage alone."""
+    return run(config, [DECODE])
+
+
+if __name__ == "__main__":
+    entry.main(decode)

@@ -1,0 +1,25 @@
+"""Draw the figures of a run again, from its tables alone."""
+
+from __future__ import annotations
+
+import entry
+from analyze import draw, settings_of
+
+from specstudy.analysis.study import analyze
+from specstudy.config import PROJECT_ROOT, from_mapping
+from specstudy.tables.run import open_run
+
+
+def figures(run: str = str(PROJECT_ROOT / "outputs" / "latest")) -> None:
+    """`run` is a run directory; the last one if not given."""
+    from pathlib import Path
+
+    opened = open_run(Path(run).expanduser())
+    tables = {name: opened.table(name) for name in opened.tables}
+    config = from_mapping({k: v for k, v in opened.manifest["config"].items()})
+    for path in draw(opened, analyze(tables, settings_of(config))):
+        print(path)
+
+
+if __name__ == "__main__":
+    entry.command(figures, names=["run"])

@@ -1,0 +1,39 @@
+"""Attention over the prompts: `prefill_tokens`, `prefill_heads`, `prefill_prompts`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import entry
+from workflow import Records, Stage, Unit, run
+
+from specstudy.config import StudyConfig
+
+if TYPE_CHECKING:
+    from specstudy.models.load import Pair
+
+
+def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
+    from specstudy.measure.sinks import measure_prefill
+
+    return measure_prefill(
+        pair.verifier, pair.tokenizer, unit.rendered, config.prefill.window, config.prefill.threshold
+    )
+
+
+PREFILL = Stage(
+    name="prefill",
+    units=lambda config, rendered: [Unit(rendered)],
+    settings=lambda config: {"window": config.prefill.window, "threshold": config.prefill.threshold},
+    measure=_measure,
+    source_files=("models", "measure/sinks.py", "formulas.py", "prompts.py", "records.py"),
+)
+
+
+def prefill(config: StudyConfig) -> int:
+    """Run this stage alone."""
+    return run(config, [PREFILL])
+
+
+if __name__ == "__main__":
+    entry.main(prefill)

@@ -1,0 +1,308 @@
+"""How stages run: models loaded once, each unit of work looked up in the store or measured, tables published whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from progress import Progress
+
+from specstudy.config import StudyConfig, local_path, to_mapping
+from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompts, render, select
+from specstudy.records import ErrorRow
+from specstudy.tables import manifest
+from specstudy.tables.environment import load_average
+from specstudy.tables.run_directory import consolidate, publish_table, read_table, run_directory, table_path
+from specstudy.tables.schema import SCHEMA_VERSION, to_records, to_table
+from specstudy.tables.store import Store, code_hash, result_key
+
+if TYPE_CHECKING:
+    from specstudy.models.load import LanguageModel, Pair
+
+Records = Mapping[str, Sequence[object]]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work that is stored as one result."""
+
+    rendered: RenderedPrompt
+    gamma: int | None = None
+    repetition: int | None = None
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.rendered.prompt
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage measures: its units for a prompt, the settings and source files that its numbers depend on."""
+
+    name: str
+    units: Callable[[StudyConfig, RenderedPrompt], list[Unit]]
+    settings: Callable[[StudyConfig], Mapping[str, object]]
+    measure: Callable[[Pair, StudyConfig, Unit], Records]
+    source_files: tuple[str, ...]
+
+
+@dataclass
+class Failure:
+    """A prompt that could not be measured."""
+
+    stage: str
+    prompt_id: str
+    error: Exception
+
+    def row(self) -> ErrorRow:
+        message = " ".join(str(self.error).split()) or type(self.error).__name__
+        return ErrorRow(stage=self.stage, prompt_id=self.prompt_id, kind=type(self.error).__name__, message=message)
+
+
+class PromptTooLongError(ValueError):
+    """Prompt and answer do not fit into the model's context."""
+
+
+def without_result_neutral_settings(config: StudyConfig) -> dict[str, object]:
+    """The configuration less what changes no result: where it is written, how it is shown."""
+    mapping = to_mapping(config)
+    del mapping["output_dir"]
+    del mapping["execution"]["progress"]
+    return mapping
+
+
+def run(config: StudyConfig, stages: Sequence[Stage], after: Callable[[Path, StudyConfig], None] | None = None) -> int:
+    """Run stages over the configured prompts, then `after` on the finished tables. 0, or 1 if prompts failed."""
+    output_dir = local_path(config.output_dir)
+    prompts = chosen_prompts(config)
+    with run_directory(
+        output_dir,
+        models=config.models.name,
+        prompts=config.prompts.name,
+        config=without_result_neutral_settings(config),
+    ) as run_dir:
+        manifest.start(run_dir)
+        failures: list[Failure] = []
+        if stages:
+            failures = _measure(config, stages, prompts, run_dir, Store(output_dir / "store"))
+        if after:
+            after(run_dir, config)
+        manifest.finish(run_dir)
+    return _report_failures(failures, run_dir)
+
+
+def chosen_prompts(config: StudyConfig) -> list[Prompt]:
+    """The prompts that the configuration names."""
+    p = config.prompts
+    columns = Columns(text=p.text_column, prompt_id=p.id_column, category=p.category_column)
+    return select(read_prompts(local_path(p.path), columns), p.categories, p.per_category)
+
+
+def load_models(config: StudyConfig) -> Pair:
+    """The configured pair on its device."""
+    import torch
+    import transformers
+
+    from specstudy.models.device import choose_device, choose_dtype
+    from specstudy.models.load import load_pair
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(config.execution.threads or os.cpu_count() or 1)
+    device = choose_device(config.execution.device)
+    dtype = choose_dtype(config.execution.dtype, device)
+    verifier, draft = (
+        # A name that is no path here is a Hub id.
+        str(local_path(name)) if local_path(name).exists() else name
+        for name in (config.models.verifier, config.models.draft)
+    )
+    return load_pair(verifier, draft, device, dtype, config.models.trust_remote_code)
+
+
+def _measure(
+    config: StudyConfig, stages: Sequence[Stage], prompts: Sequence[Prompt], run_dir: Path, store: Store
+) -> list[Failure]:
+    pair = load_models(config)
+    _describe(config, pair, stages, prompts, run_dir)
+    rendered, failures = _render(prompts, pair, config)
+    with Progress(config.execution.progress) as progress:
+        for stage in stages:
+            failures += _run_stage(stage, config, pair, rendered, run_dir, store, progress)
+    _publish_errors(run_dir, failures, {stage.name for stage in stages})
+    return failures
+
+
+def _render(
+    prompts: Sequence[Prompt], pair: Pair, config: StudyConfig
+) -> tuple[list[RenderedPrompt], list[Failure]]:
+    rendered, failures = [], []
+    longest = pair.verifier.context_length
+    for prompt in prompts:
+        try:
+            shown = render(prompt, pair.tokenizer)
+            needed = len(shown.positions) + config.decode.max_new_tokens
+            if longest is not None and needed > longest:
+                raise PromptTooLongError(
+                    f"{len(shown.positions)} prompt tokens and {config.decode.max_new_tokens} new ones "
+                    f"do not fit into the verifier's context of {longest}"
+                )
+            rendered.append(shown)
+        except ValueError as error:
+            failures.append(Failure("render", prompt.prompt_id, error))
+    return rendered, failures
+
+
+def _run_stage(
+    stage: Stage,
+    config: StudyConfig,
+    pair: Pair,
+    rendered: Sequence[RenderedPrompt],
+    run_dir: Path,
+    store: Store,
+    progress: Progress,
+) -> list[Failure]:
+    import torch
+
+    from specstudy.models.device import empty_cache
+
+    started_s = time.monotonic()
+    units = [unit for prompt in rendered for unit in stage.units(config, prompt)]
+    common = _common_parts(stage, config, pair)
+    results, failures, n_reused = [], [], 0
+    with progress.stage(stage.name, len(units)) as advance:
+        for unit in units:
+            parts = {**common, **_unit_parts(unit)}
+            key = result_key(parts)
+            stored = store.get(stage.name, key)
+            if stored is None:
+                try:
+                    store.put(stage.name, key, parts, stage.measure(pair, config, unit))
+                    stored = store.get(stage.name, key)
+                except (FloatingPointError, ValueError, MemoryError, torch.OutOfMemoryError) as error:
+                    failures.append(Failure(stage.name, unit.prompt.prompt_id, error))
+                empty_cache(pair.verifier.device)
+            else:
+                n_reused += 1
+            if stored is not None:
+                results.append(stored)
+            advance(unit.prompt.prompt_id)
+    consolidate(run_dir, stage.name, results)
+    manifest.update(
+        run_dir,
+        "stages",
+        {
+            stage.name: {
+                "n_done": len(results),
+                "n_reused": n_reused,
+                "n_failed": len(failures),
+                "seconds": round(time.monotonic() - started_s, 1),
+                "load_average": load_average(),
+            }
+        },
+    )
+    return failures
+
+
+def _common_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, object]:
+    """All that can change a stage's numbers, except what differs from unit to unit."""
+    import torch
+    import transformers
+
+    return {
+        "stage": stage.name,
+        "settings": dict(stage.settings(config)),
+        "verifier": pair.verifier.fingerprint,
+        "draft": pair.draft.fingerprint,
+        "device": str(pair.verifier.device),
+        "dtype": str(pair.verifier.dtype),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "seed": config.seed,
+        "schema_version": SCHEMA_VERSION,
+        "code": code_hash(stage.source_files),
+    }
+
+
+def _unit_parts(unit: Unit) -> dict[str, object]:
+    return {
+        "prompt": asdict(unit.prompt),
+        "token_ids": unit.rendered.token_ids,
+        "structure": [p.structural_role for p in unit.rendered.positions],
+        "gamma": unit.gamma,
+        "repetition": unit.repetition,
+    }
+
+
+def _describe(
+    config: StudyConfig, pair: Pair, stages: Sequence[Stage], prompts: Sequence[Prompt], run_dir: Path
+) -> None:
+    """What a reader of the manifest needs to know before any result."""
+    import torch
+
+    verifier = pair.verifier
+    manifest.update(
+        run_dir,
+        "execution",
+        {
+            "device": str(verifier.device),
+            "dtype": str(verifier.dtype).removeprefix("torch."),
+            "threads": torch.get_num_threads(),
+        },
+    )
+    manifest.update(
+        run_dir,
+        "models",
+        {"verifier": _model_entry(verifier, pair, config), "draft": _model_entry(pair.draft, pair, config)},
+    )
+    digest = hashlib.sha256(repr([asdict(p) for p in prompts]).encode()).hexdigest()
+    manifest.update(
+        run_dir, "prompts", {"name": config.prompts.name, "n_prompts": len(prompts), "sha256": digest}
+    )
+    manifest.update(run_dir, "seeds", {"seed": config.seed, "analysis": config.analysis.seed})
+    manifest.update(run_dir, "code", {stage.name: code_hash(stage.source_files) for stage in stages})
+    manifest.update(run_dir, "config", to_mapping(config))
+
+
+def _model_entry(model: LanguageModel, pair: Pair, config: StudyConfig) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "note": model.note,
+        "sha256": model.fingerprint,
+        "dimensions": asdict(model.dimensions),
+        "generation": {
+            "temperature": config.spec.temperature,
+            "top_p": config.spec.top_p,
+            "top_k": None,
+            "repetition_penalty": None,
+            "eos_token_ids": list(pair.eos_ids),
+        },
+        "generation_settings_in_its_files_not_used": model.stored_generation_settings,
+    }
+
+
+def _publish_errors(run_dir: Path, failures: Sequence[Failure], stages: set[str]) -> None:
+    """The `errors` table: failures of the stages that ran now, and what other stages left there before."""
+    rows: list[object] = []
+    if table_path(run_dir, "errors").exists():
+        rows += [r for r in to_records("errors", read_table(run_dir, "errors")) if r.stage not in stages | {"render"}]
+    rows += {(f.stage, f.prompt_id): f.row() for f in failures}.values()
+    publish_table(run_dir, "errors", to_table("errors", rows))
+
+
+def _report_failures(failures: Sequence[Failure], run_dir: Path) -> int:
+    if not failures:
+        return 0
+    first = failures[0]
+    print(
+        f"{len(failures)} of the measurements failed, first {first.stage} of {first.prompt_id}: {first.row().message}; "
+        f"all are in {table_path(run_dir, 'errors')}; the same command tries only these again",
+        file=sys.stderr,
+    )
+    return 1

@@ -1,0 +1,1 @@
+"""Distillation of the small draft model on the answers of the verifier."""

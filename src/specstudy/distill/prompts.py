@@ -1,0 +1,280 @@
+"""Distinct user prompts on which the verifier is sampled to distil the small draft model."""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from specstudy.distill import material
+
+CATEGORIES = ("factual", "creative", "code", "math", "ambiguous")
+MAXIMUM_PROMPTS = 40_000
+MINIMUM_WORDS = 8
+LENGTH_NAMES = ("short", "medium", "long")
+LENGTH_WEIGHTS = (45, 35, 20)
+# A redraw happens only after a repeated or too short text; this many in a row means the material is used up.
+MAXIMUM_REDRAWS = 500
+
+_SLOT = re.compile(r"\{(\^?)([a-z_]+)(\d?)(?::(\d+)-(\d+))?\}")
+
+
+@dataclass(frozen=True)
+class DistillPrompt:
+    """One user prompt and the category it belongs to."""
+
+    category: str
+    text: str
+
+
+class _Composer:
+    """Fills the slots of patterns and remembers the numbered ones, so that a prompt stays consistent."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.remembered: dict[str, str] = {}
+
+    def choice(self, options: Sequence[str]) -> str:
+        """Draw one pattern and fill it."""
+        return self.fill(self.rng.choice(options))
+
+    def fill(self, pattern: str) -> str:
+        """Replace every slot of the pattern."""
+        return _SLOT.sub(self._replacement, pattern)
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        capital, name, number, low, high = match.groups()
+        if low is not None:
+            return self._number(name, int(low), int(high))
+        filler = self._filler(name, number)
+        return filler[0].upper() + filler[1:] if capital else filler
+
+    def _number(self, name: str, low: int, high: int) -> str:
+        if name == "n":
+            return str(self.rng.randint(low, high))
+        if name not in self.remembered:
+            self.remembered[name] = str(self.rng.randint(low, high))
+        return self.remembered[name]
+
+    def _filler(self, name: str, number: str) -> str:
+        key = name + number
+        if number and key in self.remembered:
+            return self.remembered[key]
+        # Two different slots of one kind never hold the same filler: "Anna and Anna" would be absurd.
+        taken = {value for slot, value in self.remembered.items() if slot.rstrip("0123456789") == name}
+        filler = self.rng.choice([option for option in material.FILLERS[name] if option not in taken])
+        self.remembered[key] = filler
+        return filler
+
+
+def distillation_prompts(n: int, seed: int) -> list[DistillPrompt]:
+    """Return ``n`` distinct prompts, the categories in turn; a smaller ``n`` gives a prefix of the list."""
+    if not 0 <= n <= MAXIMUM_PROMPTS:
+        raise ValueError(f"cannot make {n} distinct prompts: the number must be from 0 to {MAXIMUM_PROMPTS}")
+    rng = random.Random(seed)
+    seen: set[str] = set()
+    prompts: list[DistillPrompt] = []
+    for index in range(n):
+        category = CATEGORIES[index % len(CATEGORIES)]
+        text = _new_text(rng, category, seen)
+        seen.add(text)
+        prompts.append(DistillPrompt(category, text))
+    return prompts
+
+
+def _new_text(rng: random.Random, category: str, seen: set[str]) -> str:
+    """Draw a text of the category that was not drawn before, of a length drawn first."""
+    length = rng.choices(LENGTH_NAMES, LENGTH_WEIGHTS)[0]
+    make = _MAKERS[category, length]
+    for _ in range(MAXIMUM_REDRAWS):
+        text = make(_Composer(rng))
+        if text not in seen and len(text.split()) >= MINIMUM_WORDS:
+            return text
+    raise ValueError(f"the material for {length} {category} prompts gives no more distinct ones")
+
+
+def _either_order(composer: _Composer, request: str, body: str) -> str:
+    """Put the request before or after the text it is about."""
+    parts = [request, body]
+    # Requests that announce the text have to come first.
+    if (
+        not re.search(r"\b(below|following|here is)\b", request, re.IGNORECASE)
+        and composer.rng.random() < 0.5
+    ):
+        parts.reverse()
+    return "\n\n".join(parts)
+
+
+def _sentences(
+    composer: _Composer, openings: Sequence[str], patterns: Sequence[str], low: int, high: int
+) -> list[str]:
+    """Return an opening and then sentences in random order until a drawn number of words is reached."""
+    target = composer.rng.randint(low, high)
+    filled = [composer.choice(openings)]
+    for pattern in composer.rng.sample(patterns, len(patterns)):
+        if sum(len(sentence.split()) for sentence in filled) >= target:
+            break
+        filled.append(composer.fill(pattern))
+    return filled
+
+
+def _passage(composer: _Composer, patterns: Sequence[str], low: int, high: int) -> str:
+    """Return sentences in their written order, the first always, with others left out to fit the length."""
+    filled = [composer.fill(pattern) for pattern in patterns]
+    target = composer.rng.randint(low, high)
+    removable = composer.rng.sample(range(1, len(filled)), len(filled) - 1)
+    while removable and sum(len(sentence.split()) for sentence in filled) > target:
+        filled[removable.pop()] = ""
+    return " ".join(sentence for sentence in filled if sentence)
+
+
+def _short(patterns: Sequence[str]) -> Callable[[_Composer], str]:
+    """Return a maker that fills one complete pattern."""
+    return lambda composer: composer.choice(patterns)
+
+
+def _passage_task(low: int, high: int) -> Callable[[_Composer], str]:
+    """Return a maker of requests about a passage."""
+
+    def make(composer: _Composer) -> str:
+        genre = composer.rng.choice(sorted(material.PASSAGES))
+        passage = _passage(composer, material.PASSAGES[genre], low, high)
+        request = composer.fill(composer.rng.choice(material.PASSAGE_REQUESTS).replace("{genre}", genre))
+        return _either_order(composer, request, passage)
+
+    return make
+
+
+def _product_rows(composer: _Composer, rows: int) -> str:
+    """Return a product table with bars between the columns."""
+    lines = ["product | colour | price in euros | in stock | sold last month | rating"]
+    for device in composer.rng.sample(material.FILLERS["device"], rows):
+        numbers = composer.fill("{colour} | {n:9-240} | {n:0-80} | {n:2-150} | {n:1-4}.{n:0-9}")
+        lines.append(f"{device} | {numbers}")
+    return "\n".join(lines)
+
+
+def _product_task(composer: _Composer) -> str:
+    """Return a request about a product table and a passage that belongs to a shop."""
+    request = composer.choice(material.TABLE_REQUESTS)
+    notes = _passage(composer, material.TABLE_NOTES, 40, 120)
+    return f"{request}\n\n{_product_rows(composer, composer.rng.randint(7, 12))}\n\n{notes}"
+
+
+def _factual_long(composer: _Composer) -> str:
+    return _product_task(composer) if composer.rng.random() < 0.2 else _passage_task(170, 290)(composer)
+
+
+def _factual_medium(composer: _Composer) -> str:
+    return _passage_task(50, 105)(composer)
+
+
+def _story_task(low: int, high: int) -> Callable[[_Composer], str]:
+    """Return a maker of requests about the opening of a story."""
+
+    def make(composer: _Composer) -> str:
+        opening = " ".join(_sentences(composer, material.STORY_OPENINGS, material.STORY, low, high))
+        return _either_order(composer, composer.choice(material.STORY_REQUESTS), opening)
+
+    return make
+
+
+def _creative_medium(composer: _Composer) -> str:
+    if composer.rng.random() < 0.4:
+        return composer.choice(material.CREATIVE_MEDIUM)
+    return _story_task(50, 100)(composer)
+
+
+def _listing_task(count: int) -> Callable[[_Composer], str]:
+    """Return a maker of requests about one or more code listings."""
+
+    def make(composer: _Composer) -> str:
+        listings = []
+        for skeleton in composer.rng.sample(material.LISTINGS, count):
+            # Every listing of a prompt gets names of its own.
+            listings.append(f"```\n{_Composer(composer.rng).fill(skeleton)}\n```")
+        request = composer.choice(material.CODE_REQUESTS)
+        if count > 1:
+            request = composer.choice(material.CODE_PART_INTRODUCTIONS) + " For each of them: " + request
+        return _either_order(composer, request, "\n\n".join(listings))
+
+    return make
+
+
+def _data_task(composer: _Composer) -> str:
+    """Return a request to process a table of records by program."""
+    request = composer.choice(material.DATA_REQUESTS)
+    field = composer.choice(material.FILLERS["field"])
+    lines = [f"id,name,city,{field},date"]
+    for number in range(composer.rng.randint(12, 24)):
+        date = f"2023-{composer.rng.randint(1, 12):02}-{composer.rng.randint(1, 28):02}"
+        name = composer.rng.choice(material.FILLERS["person"])
+        city = composer.rng.choice(material.FILLERS["city"])
+        lines.append(f"{number + 1},{name},{city},{composer.rng.randint(3, 990)},{date}")
+    return _either_order(composer, request, "\n".join(lines))
+
+
+def _code_medium(composer: _Composer) -> str:
+    return (
+        composer.choice(material.CODE_MEDIUM) if composer.rng.random() < 0.4 else _listing_task(1)(composer)
+    )
+
+
+def _code_long(composer: _Composer) -> str:
+    return _data_task(composer) if composer.rng.random() < 0.3 else _listing_task(3)(composer)
+
+
+def _math_long(composer: _Composer) -> str:
+    """Return a problem in several parts about a table of numbers."""
+    story = " ".join(_sentences(composer, material.MATH_OPENINGS, material.MATH_STORY, 80, 150))
+    lines = ["month | customers | income in euros | costs in euros | hours worked"]
+    for month in material.FILLERS["month"][: composer.rng.randint(5, 12)]:
+        lines.append(
+            composer.fill(f"{month} | {{n:40-900}} | {{n:900-9000}} | {{n:500-7000}} | {{n:60-480}}")
+        )
+    questions = composer.rng.sample(material.MATH_QUESTIONS, composer.rng.randint(3, 6))
+    parts = [
+        f"({letter}) {composer.fill(question)}" for letter, question in zip("abcdef", questions, strict=False)
+    ]
+    ending = composer.choice(material.FILLERS["mathformat"])
+    return "\n\n".join([story, "\n".join(lines), "\n".join(parts), ending])
+
+
+def _thread(composer: _Composer, low: int, high: int) -> str:
+    """Return a thread of short messages between two people."""
+    speakers = [composer.fill("{person8}"), composer.fill("{person9}")]
+    messages = _sentences(composer, material.MESSAGE_OPENINGS, material.MESSAGES, low, high)
+    return "\n".join(f"{composer.rng.choice(speakers)}: {message}" for message in messages)
+
+
+def _ambiguous_task(low: int, high: int) -> Callable[[_Composer], str]:
+    """Return a maker of open requests about a situation or a thread of messages."""
+
+    def make(composer: _Composer) -> str:
+        if composer.rng.random() < 0.45:
+            body = _thread(composer, low, high)
+        else:
+            body = " ".join(
+                _sentences(composer, material.AMBIGUOUS_OPENINGS, material.AMBIGUOUS_CONTEXT, low, high)
+            )
+        return _either_order(composer, composer.choice(material.AMBIGUOUS_REQUESTS), body)
+
+    return make
+
+
+_MAKERS: dict[tuple[str, str], Callable[[_Composer], str]] = {
+    ("factual", "short"): _short(material.FACTUAL_SHORT),
+    ("factual", "medium"): _factual_medium,
+    ("factual", "long"): _factual_long,
+    ("creative", "short"): _short(material.CREATIVE_SHORT),
+    ("creative", "medium"): _creative_medium,
+    ("creative", "long"): _story_task(165, 260),
+    ("code", "short"): _short(material.CODE_SHORT),
+    ("code", "medium"): _code_medium,
+    ("code", "long"): _code_long,
+    ("math", "short"): _short(material.MATH_SHORT),
+    ("math", "medium"): _short(material.MATH_MEDIUM),
+    ("math", "long"): _math_long,
+    ("ambiguous", "short"): _short(material.AMBIGUOUS_SHORT),
+    ("ambiguous", "medium"): _ambiguous_task(50, 105),
+    ("ambiguous", "long"): _ambiguous_task(165, 270),
+}

@@ -1,0 +1,1 @@
+"""Measurements: models and token ids in, records out. Nothing here knows files."""

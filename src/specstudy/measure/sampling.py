@@ -1,0 +1,127 @@
+"""From logits to distributions to tokens: entropy, temperature, nucleus, draws by inverse CDF. All in float32 on the device.
+
+Nothing here waits for the device: what needs a decision by the host (a nucleus wider than the candidates looked at) is
+returned as a flag for the caller to look at together with its other results.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+DEFAULT_CANDIDATES = 256
+SMALLEST = 1e-38
+
+
+@dataclass(frozen=True)
+class Warp:
+    """Temperature and nucleus, the same for verifier and draft. Temperature 0 is greedy: a one-hot at the argmax.
+
+    `candidates` is how many of the most likely ids are searched for the nucleus; None searches all of them by sorting.
+    """
+
+    temperature: float
+    top_p: float
+    candidates: int | None = DEFAULT_CANDIDATES
+
+    def widened(self) -> Warp:
+        """The same warp without a limit on candidates."""
+        return Warp(self.temperature, self.top_p, None)
+
+
+@dataclass(frozen=True)
+class Warped:
+    """probabilities [R, V]; `complete` [R] is False where the nucleus did not fit into the candidates."""
+
+    probabilities: Tensor
+    complete: Tensor
+
+
+def warp(logits: Tensor, how: Warp) -> Warped:
+    """Distributions that are sampled from, for float32 logits [R, V].
+
+    The nucleus is the smallest set of most likely ids whose probability after temperature reaches top_p (Holtzman et al.
+    2020); ties are broken as topk breaks them.
+    """
+    rows = logits.shape[0]
+    everything = torch.ones(rows, dtype=torch.bool, device=logits.device)
+    if how.temperature == 0:
+        best = logits.argmax(-1, keepdim=True)
+        return Warped(torch.zeros_like(logits).scatter_(-1, best, 1.0), everything)
+    probabilities = torch.softmax(logits / how.temperature, dim=-1)
+    if how.top_p >= 1.0:
+        return Warped(probabilities, everything)
+    size = logits.shape[-1] if how.candidates is None else min(how.candidates, logits.shape[-1])
+    top, ids = probabilities.topk(size, dim=-1)
+    cumulative = top.cumsum(-1)
+    kept = top * (cumulative - top < how.top_p)
+    # The first candidate always stays: cumulative - top is 0 there only up to rounding, and top_p may be tiny.
+    kept[:, 0] = top[:, 0]
+    kept = kept / kept.sum(-1, keepdim=True)
+    complete = (cumulative[:, -1] >= how.top_p) if size < logits.shape[-1] else everything
+    return Warped(torch.zeros_like(probabilities).scatter_(-1, ids, kept), complete)
+
+
+def draw(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Ids [R] drawn by inverse CDF from non-negative weights [R, V] (not all zero) with uniforms [R] in [0, 1).
+
+    Unlike `multinomial` it repeats across devices and never returns an id of weight 0.
+    """
+    cumulative = weights.cumsum(-1)
+    target = uniforms[:, None] * cumulative[:, -1:]
+    positions = torch.arange(weights.shape[-1], device=weights.device)
+    positive = weights > 0
+    # A parallel cumsum may step back by a rounding error, and u * total may round up to the total.
+    first_beyond = torch.where((cumulative > target) & positive, positions, weights.shape[-1]).amin(-1)
+    last_positive = torch.where(positive, positions, 0).amax(-1)
+    return torch.minimum(first_beyond, last_positive)
+
+
+@dataclass(frozen=True)
+class RawStatistics:
+    """At temperature 1: log-probabilities' normaliser and entropy; `finite` is False for NaN or infinite logits. All [R]."""
+
+    log_normalizer: Tensor
+    entropy_bits: Tensor
+    finite: Tensor
+
+
+def raw_statistics(logits: Tensor) -> RawStatistics:
+    """H = -sum p log2 p in bits over softmax(logits) for float32 logits [R, V]; a logit of -inf has p = 0 and adds 0."""
+    highest = logits.amax(-1, keepdim=True)
+    # exp(x) is 0 long before x reaches -1e4, so the floor changes no probability; it keeps 0 * inf out of the sum.
+    centred = (logits - highest).clamp_(min=-1e4)
+    weights = centred.exp()
+    total = weights.sum(-1)
+    entropy = total.log() - (weights * centred).sum(-1) / total
+    return RawStatistics(
+        total.log() + highest[:, 0], (entropy / math.log(2)).clamp(min=0.0), torch.isfinite(highest[:, 0] + total)
+    )
+
+
+def distribution_entropy_bits(probabilities: Tensor) -> Tensor:
+    """Entropy [R] in bits of distributions [R, V]."""
+    return -(probabilities * probabilities.clamp(min=SMALLEST).log2()).sum(-1).clamp(max=0.0)
+
+
+def expected_acceptance(verifier: Tensor, draft: Tensor) -> Tensor:
+    """sum_x min(p(x), q(x)) [R] of warped distributions [R, V]: the chance that a token drawn from q passes."""
+    return torch.minimum(verifier, draft).sum(-1)
+
+
+def acceptance_probability(p: Tensor, q: Tensor) -> Tensor:
+    """min(1, p / q) for the probabilities [R] of drafted tokens (Leviathan et al. 2023; Chen et al. 2023)."""
+    return (p / q.clamp(min=SMALLEST)).clamp(max=1.0)
+
+
+def residual(verifier: Tensor, draft: Tensor) -> Tensor:
+    """max(0, p - q) [R, V], not normalised: what the correction after a rejection is drawn from.
+
+    Where rounding leaves nothing (p equals q), p itself: such a position is rejected with probability 0.
+    """
+    rest = (verifier - draft).clamp(min=0.0)
+    empty = rest.sum(-1, keepdim=True) <= 0
+    return torch.where(empty, verifier, rest)

@@ -1,0 +1,198 @@
+"""The records of a speculative generation, beside the verifier alone on the same prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from specstudy import formulas
+from specstudy.measure.decode import Generation, GenerationSettings, generate
+from specstudy.measure.proposers import AdaptiveStop, ModelProposer, bound_stop, entropy_stop
+from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
+from specstudy.measure.timing import Costs, measured_costs, theory
+from specstudy.models.load import Pair
+from specstudy.models.tokens import text_of, token_text
+from specstudy.prompts import RenderedPrompt
+from specstudy.records import SpecRound, SpecRun, SpecToken
+
+
+@dataclass(frozen=True)
+class SpeculationSettings:
+    """One speculative configuration."""
+
+    generation: GenerationSettings
+    gamma: int
+    proposer: str
+    stop: str
+    stop_threshold: float
+
+
+def measure_speculation(
+    pair: Pair,
+    rendered: RenderedPrompt,
+    settings: SpeculationSettings,
+    repetition: int,
+    rng: np.random.Generator,
+    baseline_rng: np.random.Generator,
+) -> dict[str, list[object]]:
+    """All speculation records of one generation: `spec_tokens`, `spec_rounds`, `spec_runs`.
+
+    The verifier alone runs right before it on the same prompt, so that both see the same machine.
+    """
+    baseline = generate(pair.verifier, rendered.token_ids, settings.generation, baseline_rng)
+    proposer = ModelProposer(pair.draft, _stop(pair, settings))
+    loop = SpeculativeLoop(pair.verifier, proposer, rendered.token_ids, settings.generation, settings.gamma, rng)
+    generation = loop.run()
+    keys = {
+        "prompt_id": rendered.prompt.prompt_id,
+        "category": rendered.prompt.category,
+        "proposer": settings.proposer,
+        "stop": settings.stop,
+        "temperature": settings.generation.warp.temperature,
+        "top_p": settings.generation.warp.top_p,
+        "gamma": settings.gamma,
+        "repetition": repetition,
+    }
+    most_bits = float(np.log2(pair.verifier.n_emittable))
+    return {
+        "spec_tokens": [
+            record
+            for index, r in enumerate(generation.rounds)
+            for record in _token_records(keys, pair, index, r, most_bits)
+        ],
+        "spec_rounds": [_round_record(keys, index, r) for index, r in enumerate(generation.rounds)],
+        "spec_runs": [_run_record(keys, pair, settings.gamma, baseline, generation)],
+    }
+
+
+def _stop(pair: Pair, settings: SpeculationSettings) -> AdaptiveStop | None:
+    if settings.stop == "none":
+        return None
+    if settings.stop == "bound":
+        return bound_stop(settings.stop_threshold)
+    return entropy_stop(settings.stop_threshold, pair.draft.n_emittable)
+
+
+def _token_records(
+    keys: dict[str, Any], pair: Pair, index: int, r: Round, most_bits: float
+) -> Iterator[SpecToken]:
+    d = r.drafted
+    for i in range(r.n_proposed):
+        tested = i < r.n_tested
+        token_id = int(d["token_id"][i])
+        draft_bits, verifier_bits = float(d["draft_entropy_bits"][i]), float(d["verifier_entropy_bits"][i])
+        yield SpecToken(
+            **keys,
+            round=index,
+            index=i,
+            kind="draft",
+            outcome="accepted" if i < r.n_accepted else "rejected" if tested else "untested",
+            emitted=i < r.n_accepted,
+            token_id=token_id,
+            token=token_text(pair.tokenizer, token_id),
+            p_draft=float(d["q"][i]),
+            p_verifier=float(d["p"][i]) if tested else None,
+            accept_prob=float(d["accept_prob"][i]) if tested else None,
+            expected_accept=float(d["expected_accept"][i]) if tested else None,
+            draft_entropy_bits=draft_bits,
+            draft_entropy_norm=draft_bits / most_bits,
+            draft_sampling_entropy_bits=float(d["draft_sampling_entropy_bits"][i]),
+            verifier_entropy_bits=verifier_bits if tested else None,
+            verifier_entropy_norm=verifier_bits / most_bits if tested else None,
+        )
+    if r.final_id is not None:
+        yield SpecToken(
+            **keys,
+            round=index,
+            index=r.n_proposed,
+            kind="correction" if r.n_accepted < r.n_proposed else "bonus",
+            outcome=None,
+            emitted=True,
+            token_id=r.final_id,
+            token=token_text(pair.tokenizer, r.final_id),
+            p_draft=None,
+            p_verifier=r.final_probability,
+            accept_prob=None,
+            expected_accept=None,
+            draft_entropy_bits=None,
+            draft_entropy_norm=None,
+            draft_sampling_entropy_bits=None,
+            verifier_entropy_bits=r.final_entropy_bits,
+            verifier_entropy_norm=r.final_entropy_bits / most_bits,
+        )
+
+
+def _round_record(keys: dict[str, Any], index: int, r: Round) -> SpecRound:
+    return SpecRound(
+        **keys,
+        round=index,
+        n_proposed=r.n_proposed,
+        n_tested=r.n_tested,
+        n_accepted=r.n_accepted,
+        n_emitted=len(r.emitted),
+        stopped_early=r.stopped_early,
+        draft_s=r.draft_s,
+        verify_s=r.verify_s,
+        overhead_s=r.overhead_s,
+    )
+
+
+def _costs(pair: Pair, gamma: int, baseline: Generation, rounds: list[Round]) -> Costs:
+    return measured_costs(
+        verifier_step_s=baseline.forward_s,
+        draft_s=[r.draft_s for r in rounds],
+        n_proposed=[r.n_proposed for r in rounds],
+        verify_s=[r.verify_s for r in rounds],
+        overhead_s=[r.overhead_s for r in rounds],
+        gamma=gamma,
+        cost_ratio_flops=formulas.flops_per_token(pair.draft.dimensions)
+        / formulas.flops_per_token(pair.verifier.dimensions),
+    )
+
+
+def _run_record(
+    keys: dict[str, Any], pair: Pair, gamma: int, baseline: Generation, generation: SpeculativeGeneration
+) -> SpecRun:
+    rounds = generation.rounds
+    n_tokens = len(generation.token_ids)
+    n_proposed, n_tested = sum(r.n_proposed for r in rounds), sum(r.n_tested for r in rounds)
+    n_accepted = sum(r.n_accepted for r in rounds)
+    alpha = formulas.ratio_or_none(n_accepted, n_tested)
+    costs = _costs(pair, gamma, baseline, rounds)
+    expected = theory(alpha, gamma, costs)
+    draft_s, verify_s, overhead_s = (
+        sum(getattr(r, name) for r in rounds) for name in ("draft_s", "verify_s", "overhead_s")
+    )
+    round_s = draft_s + verify_s + overhead_s
+    baseline_per_s = len(baseline.steps) / baseline.decode_s
+    return SpecRun(
+        **keys,
+        n_tokens=n_tokens,
+        n_rounds=len(rounds),
+        n_proposed=n_proposed,
+        n_tested=n_tested,
+        n_accepted=n_accepted,
+        acceptance_rate=formulas.ratio_or_none(n_accepted, n_proposed),
+        alpha=alpha,
+        alpha_expected=formulas.mean_or_none(
+            np.concatenate([r.drafted["expected_accept"][: r.n_tested] for r in rounds]).astype(np.float64)
+        ),
+        tokens_per_round=n_tokens / len(rounds),
+        tokens_per_s=n_tokens / generation.decode_s,
+        baseline_tokens_per_s=baseline_per_s,
+        speedup=n_tokens / generation.decode_s / baseline_per_s,
+        target_efficiency=costs.target_efficiency,
+        draft_time_share=draft_s / round_s,
+        verify_time_share=verify_s / round_s,
+        overhead_time_share=overhead_s / round_s,
+        cost_ratio_flops=costs.cost_ratio_flops,
+        cost_ratio_time=costs.cost_ratio_time,
+        theoretical_speedup_flops=expected.flops,
+        theoretical_speedup_time=expected.time,
+        theoretical_speedup_full=expected.full,
+        finish_reason=generation.finish_reason,
+        text=text_of(pair.tokenizer, generation.token_ids),
+    )

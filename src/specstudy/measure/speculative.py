@@ -1,0 +1,257 @@
+"""Speculative sampling (Leviathan et al. 2023; Chen et al. 2023): the emitted text has exactly the verifier's distribution.
+
+Invariant after every round, L tokens of text: the verifier's cache holds exactly the first L - 1, the draft's a prefix
+of them. Everything inside a round stays on the device; its result comes back in one transfer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from specstudy.measure import sampling
+from specstudy.measure.decode import GenerationSettings, refuse_not_finite
+from specstudy.measure.proposers import Proposal, Proposer
+from specstudy.measure.sampling import Warp
+from specstudy.models import device as devices
+from specstudy.models.cache import CachedModel
+from specstudy.models.device import Mark
+from specstudy.models.load import LanguageModel
+
+DRAFT_FIELDS = (
+    "token_id",
+    "q",
+    "p",
+    "accept_prob",
+    "expected_accept",
+    "draft_entropy_bits",
+    "draft_sampling_entropy_bits",
+    "verifier_entropy_bits",
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a verifier pass decided, on the device: `drafted` [fields, n], and about the verifier's own token `final` [3]
+    (id, probability, entropy in bits); n_accepted counts passes before the first rejection."""
+
+    drafted: Tensor
+    final: Tensor
+    final_id: Tensor
+    n_accepted: Tensor
+    complete: Tensor
+    finite: Tensor
+
+
+@dataclass(frozen=True)
+class Round:
+    """A finished round, on the host. `drafted` maps each of DRAFT_FIELDS to its values [n_proposed]."""
+
+    drafted: dict[str, NDArray[np.float32]]
+    n_accepted: int
+    final_id: int | None
+    final_probability: float
+    final_entropy_bits: float
+    stopped_early: bool
+    draft_s: float
+    verify_s: float
+    overhead_s: float
+
+    @property
+    def n_proposed(self) -> int:
+        return len(self.drafted["token_id"])
+
+    @property
+    def n_tested(self) -> int:
+        return min(self.n_accepted + 1, self.n_proposed)
+
+    @property
+    def emitted(self) -> list[int]:
+        accepted = [int(i) for i in self.drafted["token_id"][: self.n_accepted]]
+        return accepted + ([] if self.final_id is None else [self.final_id])
+
+
+@dataclass(frozen=True)
+class SpeculativeGeneration:
+    """An answer and how it came about."""
+
+    rounds: list[Round]
+    finish_reason: str
+    ttft_s: float
+    decode_s: float
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [i for r in self.rounds for i in r.emitted]
+
+
+def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> Verdict:
+    """Accept or reject n drafted tokens by the verifier's logits [n + 1, V]; uniforms [n + 1]: n tests, then one draw."""
+    n = len(proposal.ids)
+    warped = sampling.warp(logits, warp)
+    p, q, ids = warped.probabilities, proposal.q, proposal.ids[:, None]
+    p_drafted, q_drafted = p[:n].gather(-1, ids)[:, 0], q.gather(-1, ids)[:, 0]
+    accept_prob = sampling.acceptance_probability(p_drafted, q_drafted)
+    n_accepted = (uniforms[:n] < accept_prob).long().cumprod(0).sum().view(1)
+    # A row of zeros stands for the draft after full acceptance: max(0, p - 0) is p, and the bonus comes from p itself.
+    q_at_end = torch.cat([q, q.new_zeros(1, q.shape[-1])]).index_select(0, n_accepted)
+    p_at_end = p.index_select(0, n_accepted)
+    final_id = sampling.draw(sampling.residual(p_at_end, q_at_end), uniforms[n:])
+    raw_p, raw_q = sampling.raw_statistics(logits), sampling.raw_statistics(proposal.logits)
+    drafted = torch.stack(
+        [
+            proposal.ids.float(),
+            q_drafted,
+            p_drafted,
+            accept_prob,
+            sampling.expected_acceptance(p[:n], q).clamp(max=1.0),
+            raw_q.entropy_bits,
+            sampling.distribution_entropy_bits(q),
+            raw_p.entropy_bits[:n],
+        ]
+    )
+    final = torch.cat([final_id.float(), p_at_end[0, final_id], raw_p.entropy_bits.index_select(0, n_accepted)])
+    return Verdict(
+        drafted,
+        final,
+        final_id,
+        n_accepted,
+        torch.cat([warped.complete, proposal.complete]).all(),
+        torch.cat([raw_p.finite, raw_q.finite]).all(),
+    )
+
+
+class SpeculativeLoop:
+    """One generation: `run` goes round after round until EOS or max_new_tokens."""
+
+    def __init__(
+        self,
+        verifier: LanguageModel,
+        proposer: Proposer,
+        prompt_ids: Sequence[int],
+        settings: GenerationSettings,
+        gamma: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.verifier = CachedModel(verifier)
+        self.proposer = proposer
+        self.settings = settings
+        self.gamma = gamma
+        self.warp = settings.warp
+        self.device = verifier.device
+        self.n_prompt = self.length = len(prompt_ids)
+        # The text lives on the device, with room for a block that runs past the end.
+        self.text = torch.zeros(self.n_prompt + settings.max_new_tokens + gamma + 1, dtype=torch.long, device=self.device)
+        self.text[: self.n_prompt] = torch.tensor(list(prompt_ids), device=self.device)
+        # Per round: gamma draws of the draft, gamma tests, one draw of the verifier.
+        numbers = rng.random((settings.max_new_tokens, 2 * gamma + 1), dtype=np.float32)
+        self.uniforms = torch.from_numpy(numbers).to(self.device)
+
+    @torch.inference_mode()
+    def run(self) -> SpeculativeGeneration:
+        """Prefill all but the last prompt token, then rounds."""
+        started_s = devices.now_s(self.device)
+        self.verifier.prefill(self.text[: self.n_prompt - 1])
+        self.proposer.prefill(self.text[: self.n_prompt - 1])
+        prefilled_s = first_token_s = devices.now_s(self.device)
+        rounds: list[Round] = []
+        finish_reason = "length"
+        n_left = self.settings.max_new_tokens
+        while n_left and finish_reason == "length":
+            rounds.append(self.round(len(rounds), min(self.gamma, n_left - 1)))
+            if len(rounds) == 1:
+                first_token_s = time.perf_counter()
+            n_left -= len(rounds[-1].emitted)
+            if rounds[-1].emitted[-1] in self.settings.eos_ids:
+                finish_reason = "eos"
+        return SpeculativeGeneration(
+            rounds, finish_reason, first_token_s - started_s, devices.now_s(self.device) - prefilled_s
+        )
+
+    def round(self, index: int, n: int) -> Round:
+        """Draft n tokens, verify them in one pass, take what passes and one token of the verifier's own."""
+        begun_s = time.perf_counter()
+        draft_uniforms, verify_uniforms = self.uniforms[index, : self.gamma], self.uniforms[index, self.gamma :]
+        context = self.text[: self.length]
+        while True:
+            proposal = self.proposer.propose(context, n, draft_uniforms, self.warp)
+            before = devices.mark(self.device)
+            block = torch.cat([context[self.verifier.length :], proposal.ids])
+            logits = self.verifier.forward(block, keep=len(proposal.ids) + 1)
+            after = devices.mark(self.device)
+            verdict = verify(logits, proposal, self.warp, verify_uniforms[: len(proposal.ids) + 1])
+            numbers = self._fetch(verdict)
+            if not numbers.finite:
+                raise refuse_not_finite(self.verifier.model)
+            if numbers.complete:
+                break
+            # A nucleus was wider than the candidates looked at: do this round again, from now on sorting everything.
+            self.warp = self.warp.widened()
+            self._keep(self.length)
+        self.text[self.length : self.length + len(proposal.ids)] = proposal.ids
+        self.text[self.length + numbers.n_accepted : self.length + numbers.n_accepted + 1] = verdict.final_id
+        result = self._result(numbers, proposal, (before, after), begun_s)
+        self.length += len(result.emitted)
+        self._keep(self.length)
+        return result
+
+    def _keep(self, length: int) -> None:
+        """Roll both caches back to what the invariant allows for a text of `length` tokens."""
+        self.verifier.rollback(min(length - 1, self.verifier.length))
+        self.proposer.keep(length - 1)
+
+    @staticmethod
+    def _fetch(verdict: Verdict) -> _Numbers:
+        """The round's only transfer to the host."""
+        head = torch.cat(
+            [verdict.finite.view(1).float(), verdict.complete.view(1).float(), verdict.n_accepted.float(), verdict.final]
+        )
+        values = torch.cat([head, verdict.drafted.flatten()]).tolist()
+        table = np.array(values[6:], dtype=np.float32).reshape(len(DRAFT_FIELDS), -1)
+        return _Numbers(
+            finite=bool(values[0]),
+            complete=bool(values[1]),
+            n_accepted=int(values[2]),
+            final_id=int(values[3]),
+            final_probability=values[4],
+            final_entropy_bits=values[5],
+            drafted=dict(zip(DRAFT_FIELDS, table, strict=True)),
+        )
+
+    def _result(
+        self, numbers: _Numbers, proposal: Proposal, verify_marks: tuple[Mark, Mark], begun_s: float
+    ) -> Round:
+        drafted_ids = [int(i) for i in numbers.drafted["token_id"]]
+        end = next((i + 1 for i, token in enumerate(drafted_ids) if token in self.settings.eos_ids), len(drafted_ids))
+        ended_by_draft = numbers.n_accepted >= end and end > 0 and drafted_ids[end - 1] in self.settings.eos_ids
+        draft_s = sum(a.seconds_until(b) for a, b in proposal.forward_marks)
+        verify_s = verify_marks[0].seconds_until(verify_marks[1])
+        return Round(
+            # Nothing after an EOS is part of the draft.
+            drafted={name: values[:end] for name, values in numbers.drafted.items()},
+            n_accepted=min(numbers.n_accepted, end),
+            final_id=None if ended_by_draft else numbers.final_id,
+            final_probability=numbers.final_probability,
+            final_entropy_bits=numbers.final_entropy_bits,
+            stopped_early=proposal.stopped_early,
+            draft_s=draft_s,
+            verify_s=verify_s,
+            overhead_s=max(0.0, time.perf_counter() - begun_s - draft_s - verify_s),
+        )
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    finite: bool
+    complete: bool
+    n_accepted: int
+    final_id: int
+    final_probability: float
+    final_entropy_bits: float
+    drafted: dict[str, NDArray[np.float32]]

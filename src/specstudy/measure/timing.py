@@ -1,0 +1,67 @@
+"""What a round costs: ratios of step times, and the speed-up that theory expects from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specstudy import formulas
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of one speculative generation in steps of the verifier (a forward pass over one token)."""
+
+    cost_ratio_flops: float
+    cost_ratio_time: float
+    target_efficiency: float
+    overhead_steps: float
+
+
+def measured_costs(
+    verifier_step_s: Sequence[float],
+    draft_s: Sequence[float],
+    n_proposed: Sequence[int],
+    verify_s: Sequence[float],
+    overhead_s: Sequence[float],
+    gamma: int,
+    cost_ratio_flops: float,
+) -> Costs:
+    """Costs from the forward passes of the verifier alone and from the rounds of a generation.
+
+    Medians, so that one slow step of a busy machine does not count. `verify_s` of full rounds (gamma proposed) gives the
+    pass over gamma + 1 tokens; without a full round, all rounds do.
+    """
+    step_s = float(np.median(verifier_step_s))
+    full = [v for v, n in zip(verify_s, n_proposed, strict=True) if n == gamma] or list(verify_s)
+    drafts = [d / n for d, n in zip(draft_s, n_proposed, strict=True) if n]
+    return Costs(
+        cost_ratio_flops=cost_ratio_flops,
+        cost_ratio_time=float(np.median(drafts)) / step_s if drafts else 0.0,
+        target_efficiency=step_s / float(np.median(full)),
+        overhead_steps=float(np.median(overhead_s)) / step_s,
+    )
+
+
+@dataclass(frozen=True)
+class Theory:
+    """Expected speed-up by the formula with three sets of costs; None where alpha is not defined."""
+
+    flops: float | None
+    time: float | None
+    full: float | None
+
+
+def theory(alpha: float | None, gamma: int, costs: Costs) -> Theory:
+    """The formula takes alpha (accepted / tested), never accepted / proposed."""
+    if alpha is None:
+        return Theory(None, None, None)
+    return Theory(
+        formulas.expected_speedup(alpha, gamma, costs.cost_ratio_flops),
+        formulas.expected_speedup(alpha, gamma, costs.cost_ratio_time),
+        formulas.expected_speedup_full(
+            alpha, gamma, costs.cost_ratio_time, costs.target_efficiency, costs.overhead_steps
+        ),
+    )

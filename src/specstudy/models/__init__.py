@@ -1,0 +1,1 @@
+"""Loading, devices, caches and attention: everything that touches torch modules and transformers."""

@@ -1,0 +1,115 @@
+"""Everything that depends on the device: choice, precision, synchronisation, clocks, memory."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from specstudy.errors import UserError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def available_devices() -> list[str]:
+    """Names of the devices that torch can use here, best first."""
+    found = ["cpu"]
+    if torch.cuda.is_available():
+        found.insert(0, "cuda")
+    if torch.backends.mps.is_available():
+        found.insert(0, "mps")
+    return found
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is mps, cuda or cpu, in that order of preference. Raises UserError for a device that is not here."""
+    available = available_devices()
+    if name == "auto":
+        return torch.device(available[0])
+    if name not in available:
+        raise UserError(f"execution.device={name} is not available here; choose auto or one of {', '.join(available)}")
+    return torch.device(name)
+
+
+def has_native_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 matrices in hardware; without, float32 is faster and more precise."""
+    if platform.machine() in ("x86_64", "AMD64"):
+        return bool(torch.cpu._is_avx512_bf16_supported())
+    if platform.system() == "Darwin":
+        probe = subprocess.run(["sysctl", "-n", "hw.optional.arm.FEAT_BF16"], capture_output=True, text=True, check=False)
+        return probe.stdout.strip() == "1"
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.exists() and " bf16" in cpuinfo.read_text()
+
+
+def choose_dtype(name: str, device: torch.device) -> torch.dtype:
+    """`auto` is float16 on MPS, bfloat16 on CUDA and on CPUs with native bfloat16, else float32."""
+    if name != "auto":
+        return DTYPES[name]
+    if device.type == "mps":
+        return torch.float16
+    if device.type == "cuda" or has_native_bfloat16():
+        return torch.bfloat16
+    return torch.float32
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has finished everything asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def empty_cache(device: torch.device) -> None:
+    """Give unused memory back, so that one long prompt does not starve the next."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
+
+
+def now_s(device: torch.device) -> float:
+    """A monotonic clock in seconds, read after the device has finished."""
+    synchronize(device)
+    return time.perf_counter()
+
+
+class Mark(Protocol):
+    """A point in the device's own stream of work."""
+
+    def seconds_until(self, later: Mark) -> float:
+        """Seconds from here to `later`; ask only after the device has passed both."""
+        ...
+
+
+@dataclass(frozen=True)
+class _CpuMark:
+    at_s: float
+
+    def seconds_until(self, later: Mark) -> float:
+        assert isinstance(later, _CpuMark)
+        return later.at_s - self.at_s
+
+
+@dataclass(frozen=True)
+class _EventMark:
+    event: torch.cuda.Event | torch.mps.Event
+
+    def seconds_until(self, later: Mark) -> float:
+        assert isinstance(later, _EventMark)
+        return float(self.event.elapsed_time(later.event)) / 1000.0
+
+
+def mark(device: torch.device) -> Mark:
+    """Note a point in time without waiting for the device: an event where there are events, else the clock."""
+    if device.type == "cpu":
+        return _CpuMark(time.perf_counter())
+    event = torch.cuda.Event(enable_timing=True) if device.type == "cuda" else torch.mps.Event(enable_timing=True)
+    event.record()
+    return _EventMark(event)

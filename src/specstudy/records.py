@@ -1,0 +1,297 @@
+"""The rows of every table, declared once: name, type, unit and meaning of each column. Imports nothing of the project.
+
+A column that may be undefined is optional and holds None, never NaN; the row's `null_reason` says why where there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def column(meaning: str, unit: str = "") -> Any:
+    """A table column: what it means and its unit (empty for counts, ids, names and pure ratios)."""
+    return field(metadata={"meaning": meaning, "unit": unit})
+
+
+def _prompt_id() -> Any:
+    return column("the prompt's id, unique in its set")
+
+
+def _category() -> Any:
+    return column("the prompt's category")
+
+
+def _repetition() -> Any:
+    return column("repetition of the same generation with another seed, from 0")
+
+
+def _null_reason() -> Any:
+    return column("why measures of this row are null; null when all are defined")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillToken:
+    """A prompt position."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    position: int = column("position in the rendered prompt, from 0")
+    token_id: int = column("id under the verifier's tokenizer")
+    token: str = column("text of the token; a partial UTF-8 character is shown as the replacement character")
+    role: str = column("who wrote it: system, user, assistant or template")
+    structural_role: str | None = column("part played in the template; null for content")
+    is_structural: bool = column("fixed by the template, a BOS, or position 0")
+    attention_received: float = column("mean over layers and heads of attention received per query that can see it")
+    attention_window: float | None = column("mean attention from the last prompt positions; null inside that window")
+    attention_share: float = column("share of all attention paid; sums to 1 over a prompt")
+    z_score: float | None = column("robust z-score of ln attention_received over content positions")
+    z_window: float | None = column("robust z-score of ln attention_window over content positions")
+    is_sink: bool | None = column("z_score over the threshold")
+    is_sink_window: bool | None = column("z_window over the threshold")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillHead:
+    """An attention head over one prompt."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    layer: int = column("layer, from 0")
+    head: int = column("query head, from 0")
+    first_token_attention: float = column("mean over queries of the attention paid to position 0")
+    max_content_attention: float | None = column("largest mean attention received per visible query by a content position")
+    max_content_position: int | None = column("that content position")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillPrompt:
+    """A prompt, seen at prefill."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    n_tokens: int = column("tokens of the rendered prompt")
+    n_content: int = column("content positions")
+    n_sinks_structural: int | None = column("structural positions that are sinks by z_score")
+    n_sinks_content: int | None = column("content positions that are sinks by z_score (anomalous sinks)")
+    context_health: float | None = column("0 to 10, the series' score on z_score")
+    context_health_window: float | None = column("0 to 10, the same score on z_window")
+    context_health_soft: float | None = column("0 to 10, 10 * (1 - Hoover index of attention_window over content)")
+    structural_share: float = column("sum of attention_share over structural positions")
+    boundary_attention_entropy: float | None = column(
+        "mean over heads of the last position's attention entropy over log2(n_tokens)"
+    )
+    sink_rate: float | None = column("share of heads whose mean attention to position 0 is over 0.3")
+    prompt_nll_bits: float | None = column("mean negative log2-likelihood of content tokens under the verifier", "bits")
+    prefill_s: float = column("time of the measured prefill", "s")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeToken:
+    """A generated token of the verifier alone."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    repetition: int = _repetition()
+    step: int = column("position in the answer, from 0")
+    token_id: int = column("id under the verifier's tokenizer")
+    token: str = column("text of the token; a partial UTF-8 character is shown as the replacement character")
+    logprob: float = column("ln probability of the token at temperature 1", "nats")
+    entropy_bits: float = column("entropy of the verifier at temperature 1", "bits")
+    entropy_norm: float = column("entropy_bits over log2 of the ids that can be emitted")
+    sampling_entropy_bits: float = column("entropy of the distribution sampled from", "bits")
+    top_ids: list[int] = column("ids of the most likely tokens at temperature 1, descending")
+    top_probs: list[float] = column("their probabilities at temperature 1")
+    is_word_start: bool = column("begins a word by the tokenizer's own convention")
+    draft_entropy_bits: float | None = column("entropy of the draft at temperature 1 on the same text", "bits")
+    expected_accept: float | None = column("sum over x of min(p(x), q(x)), both warped, on the same text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeRun:
+    """A generation of the verifier alone."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    repetition: int = _repetition()
+    n_prompt_tokens: int = column("tokens of the rendered prompt")
+    n_tokens: int = column("tokens generated, a closing EOS included")
+    finish_reason: str = column("eos or length")
+    mean_entropy_bits: float = column("mean of entropy_bits over the answer", "bits")
+    mean_entropy_norm: float = column("mean of entropy_norm over the answer")
+    ttft_s: float = column("prefill and the first token", "s")
+    decode_s: float = column("time of all tokens after prefill", "s")
+    tokens_per_s: float = column("n_tokens / decode_s", "1/s")
+    text: str = column("the answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeAttention:
+    """A prompt position, seen from the answer."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    repetition: int = _repetition()
+    position: int = column("position in the rendered prompt, from 0")
+    attention_from_generated: float = column("mean attention that the answer's tokens pay to this position")
+    z_generated: float | None = column("robust z-score of ln attention_from_generated over content positions")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecToken:
+    """A drafted token, or a token that the verifier sampled."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    proposer: str = column("who drafts")
+    stop: str = column("rule that ends a draft early")
+    temperature: float = column("sampling temperature of both models")
+    top_p: float = column("nucleus of both models")
+    gamma: int = column("tokens proposed in a full round")
+    repetition: int = _repetition()
+    round: int = column("round, from 0")
+    index: int = column("place in the round: drafted tokens from 0, then the token of the verifier")
+    kind: str = column("draft, correction or bonus")
+    outcome: str | None = column("accepted, rejected or untested; null unless kind is draft")
+    emitted: bool = column("the token is part of the answer")
+    token_id: int = column("id under the verifier's tokenizer")
+    token: str = column("text of the token; a partial UTF-8 character is shown as the replacement character")
+    p_draft: float | None = column("q(x): probability under the draft, warped; null for correction and bonus")
+    p_verifier: float | None = column("p(x): probability under the verifier, warped; null if untested")
+    accept_prob: float | None = column("min(1, p(x) / q(x)); null if untested or not drafted")
+    expected_accept: float | None = column("sum over x of min(p(x), q(x)); null if untested or not drafted")
+    draft_entropy_bits: float | None = column("entropy of the draft at temperature 1", "bits")
+    draft_entropy_norm: float | None = column("draft_entropy_bits over log2 of the ids that can be emitted")
+    draft_sampling_entropy_bits: float | None = column("entropy of q", "bits")
+    verifier_entropy_bits: float | None = column("entropy of the verifier at temperature 1; null if untested", "bits")
+    verifier_entropy_norm: float | None = column("verifier_entropy_bits over log2 of the ids that can be emitted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecRound:
+    """One draft phase and one verifier pass."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    proposer: str = column("who drafts")
+    stop: str = column("rule that ends a draft early")
+    temperature: float = column("sampling temperature of both models")
+    top_p: float = column("nucleus of both models")
+    gamma: int = column("tokens proposed in a full round")
+    repetition: int = _repetition()
+    round: int = column("round, from 0")
+    n_proposed: int = column("drafted tokens")
+    n_tested: int = column("drafted tokens reached by the accept test")
+    n_accepted: int = column("drafted tokens that passed")
+    n_emitted: int = column("tokens added to the answer")
+    stopped_early: bool = column("the stop rule ended the draft")
+    draft_s: float = column("forward passes of the draft", "s")
+    verify_s: float = column("forward pass of the verifier", "s")
+    overhead_s: float = column("everything else: warping, sampling, capture, bookkeeping", "s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecRun:
+    """A speculative generation."""
+
+    prompt_id: str = _prompt_id()
+    category: str = _category()
+    proposer: str = column("who drafts")
+    stop: str = column("rule that ends a draft early")
+    temperature: float = column("sampling temperature of both models")
+    top_p: float = column("nucleus of both models")
+    gamma: int = column("tokens proposed in a full round")
+    repetition: int = _repetition()
+    n_tokens: int = column("tokens generated, a closing EOS included")
+    n_rounds: int = column("rounds")
+    n_proposed: int = column("drafted tokens")
+    n_tested: int = column("drafted tokens reached by the accept test")
+    n_accepted: int = column("drafted tokens that passed")
+    acceptance_rate: float | None = column("accepted / proposed")
+    alpha: float | None = column("accepted / tested")
+    alpha_expected: float | None = column("mean over tested positions of sum over x of min(p(x), q(x))")
+    tokens_per_round: float = column("n_tokens / n_rounds")
+    tokens_per_s: float = column("n_tokens over decoding time", "1/s")
+    baseline_tokens_per_s: float = column("the verifier alone on the same prompt, interleaved", "1/s")
+    speedup: float = column("verifier-only time per token / speculative time per token")
+    target_efficiency: float = column("time of a 1-token verifier step / time of a (gamma+1)-token pass")
+    draft_time_share: float = column("draft forward passes, share of the rounds' time")
+    verify_time_share: float = column("verifier forward passes, share of the rounds' time")
+    overhead_time_share: float = column("everything else, share of the rounds' time")
+    cost_ratio_flops: float = column("c: FLOPs of a draft token / FLOPs of a verifier token")
+    cost_ratio_time: float = column("c: time of a draft step / time of a 1-token verifier step")
+    theoretical_speedup_flops: float | None = column("formula with alpha and cost_ratio_flops")
+    theoretical_speedup_time: float | None = column("formula with alpha and cost_ratio_time")
+    theoretical_speedup_full: float | None = column("formula with alpha and every measured cost")
+    finish_reason: str = column("eos or length")
+    text: str = column("the answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation:
+    """A pair of measures on a subset."""
+
+    level: str = column("prompt or token")
+    subset: str = column("all, or a category")
+    x: str = column("first measure")
+    y: str = column("second measure")
+    method: str = column("pearson or spearman")
+    n: int = column("rows that carry both measures")
+    estimate: float | None = column("the coefficient")
+    ci_low: float | None = column("lower end of the 95 % bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of the 95 % bootstrap interval (by prompt)")
+    p_value: float | None = column("two-sided p")
+    p_adjusted: float | None = column("Holm within the family of one level, subset and method")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claim and its verdict."""
+
+    claim_id: str = column("short name of the claim")
+    statement: str = column("what is claimed")
+    verdict: str = column("supported, contradicted, undecided or not_run")
+    estimate: float | None = column("the estimate that decides")
+    ci_low: float | None = column("lower end of its interval")
+    ci_high: float | None = column("upper end of its interval")
+    p_adjusted: float | None = column("Holm-adjusted p")
+    margin: float | None = column("effects smaller than this count as none")
+    detectable_effect: float | None = column("smallest effect that n could show at 80 % power")
+    n: int = column("prompts behind it")
+    note: str = column("one plain sentence")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRow:
+    """A prompt that failed in a stage."""
+
+    stage: str = column("prefill, decode or speculate")
+    prompt_id: str = _prompt_id()
+    kind: str = column("what went wrong, in a word")
+    message: str = column("what went wrong, in a line")
+
+
+TABLES: dict[str, type] = {
+    "prefill_tokens": PrefillToken,
+    "prefill_heads": PrefillHead,
+    "prefill_prompts": PrefillPrompt,
+    "decode_tokens": DecodeToken,
+    "decode_runs": DecodeRun,
+    "decode_attention": DecodeAttention,
+    "spec_tokens": SpecToken,
+    "spec_rounds": SpecRound,
+    "spec_runs": SpecRun,
+    "correlations": Correlation,
+    "claims": Claim,
+    "errors": ErrorRow,
+}
+STAGE_TABLES: dict[str, tuple[str, ...]] = {
+    "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
+    "decode": ("decode_tokens", "decode_runs", "decode_attention"),
+    "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
+    "analyze": ("correlations", "claims"),
+}

@@ -1,0 +1,126 @@
+"""Entropy, warping, draws and the accept rule on small arrays worked out by hand, and their properties."""
+
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from scipy import stats
+
+from specstudy.measure import sampling
+from specstudy.measure.sampling import Warp
+
+INFINITY = math.inf
+logit_rows = st.lists(
+    st.lists(st.one_of(st.floats(-30, 30, width=32), st.just(-INFINITY)), min_size=6, max_size=6).filter(
+        lambda row: max(row) > -INFINITY
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def tensor(rows):
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("logits", "bits"),
+    [
+        ([0.0, 0.0, -INFINITY], 1.0),
+        ([0.0, 0.0, 0.0, 0.0], 2.0),
+        ([7.0, -INFINITY, -INFINITY], 0.0),
+        ([math.log(0.5), math.log(0.25), math.log(0.25)], 1.5),
+        ([1000.0, 1000.0], 1.0),
+    ],
+)
+def test_entropy_in_bits(logits, bits):
+    raw = sampling.raw_statistics(tensor([logits]))
+    assert raw.entropy_bits.item() == pytest.approx(bits, abs=1e-6)
+    assert bool(raw.finite)
+    assert sampling.distribution_entropy_bits(torch.softmax(tensor([logits]), -1)).item() == pytest.approx(
+        bits, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("bad", [math.nan, INFINITY])
+def test_bad_logits_are_flagged_and_a_masked_id_is_not(bad):
+    flags = sampling.raw_statistics(tensor([[0.0, bad, 1.0], [0.0, -INFINITY, 1.0], [-INFINITY] * 3])).finite
+    assert flags.tolist() == [False, True, False]
+
+
+@given(logit_rows)
+def test_entropy_agrees_with_scipy(rows):
+    logits = tensor(rows)
+    expected = [stats.entropy(torch.softmax(row.double(), -1).numpy(), base=2) for row in logits]
+    np.testing.assert_allclose(sampling.raw_statistics(logits).entropy_bits.numpy(), expected, atol=2e-5)
+
+
+def test_accept_rule_and_residual_by_hand():
+    p, q = tensor([[0.3, 0.5, 0.2]]), tensor([[0.6, 0.3, 0.1]])
+    assert sampling.acceptance_probability(tensor([0.3]), tensor([0.6])).item() == pytest.approx(0.5)
+    assert sampling.acceptance_probability(tensor([0.5]), tensor([0.3])).item() == 1.0
+    rest = sampling.residual(p, q)
+    torch.testing.assert_close(rest / rest.sum(), tensor([[0.0, 2 / 3, 1 / 3]]))
+    assert sampling.expected_acceptance(p, q).item() == pytest.approx(0.3 + 0.3 + 0.1)
+
+
+def test_residual_of_equal_distributions_is_the_verifiers_own():
+    p = tensor([[0.3, 0.5, 0.2]])
+    torch.testing.assert_close(sampling.residual(p, p), p)
+
+
+def test_nucleus_by_hand():
+    logits = tensor([[math.log(0.5), math.log(0.3), math.log(0.15), math.log(0.05)]])
+    kept = sampling.warp(logits, Warp(1.0, 0.8)).probabilities
+    torch.testing.assert_close(kept, tensor([[0.625, 0.375, 0.0, 0.0]]))
+    just_more = sampling.warp(logits, Warp(1.0, 0.81)).probabilities
+    torch.testing.assert_close(just_more, tensor([[0.5, 0.3, 0.15, 0.0]]) / 0.95)
+    assert sampling.warp(logits, Warp(1.0, 1e-8)).probabilities.tolist() == [[1.0, 0.0, 0.0, 0.0]]
+    assert sampling.warp(logits, Warp(0.0, 0.5)).probabilities.tolist() == [[1.0, 0.0, 0.0, 0.0]]
+    torch.testing.assert_close(sampling.warp(logits, Warp(0.5, 1.0)).probabilities[0, 0].item(), 0.25 / 0.365)
+
+
+@given(logit_rows, st.sampled_from([0.3, 0.7, 1.0, 2.0]), st.sampled_from([1e-8, 0.5, 0.9, 0.999]))
+def test_searching_few_candidates_says_when_they_do_not_hold_the_nucleus(rows, temperature, top_p):
+    logits = tensor(rows)
+    full = sampling.warp(logits, Warp(temperature, top_p, None))
+    few = sampling.warp(logits, Warp(temperature, top_p, 2))
+    assert bool(full.complete.all())
+    for row in range(len(rows)):
+        if few.complete[row]:
+            torch.testing.assert_close(few.probabilities[row], full.probabilities[row])
+    torch.testing.assert_close(full.probabilities.sum(-1), torch.ones(len(rows)))
+
+
+def test_a_flat_distribution_does_not_fit_into_few_candidates():
+    assert sampling.warp(torch.zeros(1, 100), Warp(1.0, 0.9, 10)).complete.tolist() == [False]
+
+
+@given(
+    st.lists(st.floats(0, 1, width=32), min_size=2, max_size=20).filter(lambda w: sum(w) > 1e-3),
+    st.floats(0, 1, exclude_max=True, width=32),
+)
+def test_a_draw_never_has_weight_zero(weights, uniform):
+    drawn = sampling.draw(tensor([weights]), torch.tensor([uniform], dtype=torch.float32))
+    assert weights[int(drawn)] > 0
+
+
+def test_draw_is_the_inverse_of_the_cumulative_distribution():
+    weights = tensor([[0.2, 0.0, 0.5, 0.3]]).repeat(6, 1)
+    uniforms = torch.tensor([0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-24])
+    assert sampling.draw(weights, uniforms).tolist() == [0, 0, 2, 2, 3, 3]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_drawn_frequencies_follow_the_weights(seed):
+    # Chi-square over 4000 draws; false alarm 1e-6 an example.
+    weights = torch.tensor([1.0, 2.0, 0.0, 3.0, 4.0])
+    uniforms = torch.from_numpy(np.random.default_rng(seed).random(4000, dtype=np.float32))
+    counts = torch.bincount(sampling.draw(weights.expand(4000, -1), uniforms), minlength=5).numpy()
+    assert counts[2] == 0
+    kept = [0, 1, 3, 4]
+    assert stats.chisquare(counts[kept], 4000 * weights.numpy()[kept] / 10).pvalue > 1e-6
