@@ -196,6 +196,8 @@ def _note(claim: Declaration, finding: Finding, verdict: Verdict, detectable: fl
         "contradicted": f"none of the interval reaches {side} {claim.margin:g}, where the claim needs it",
         "undecided": f"the interval lies on both sides of {claim.margin:g}",
     }[verdict]
-    power = f"; {finding.n_prompts} prompts would show an effect of {detectable:.2f}" if verdict == "undecided" else ""
+    power = ""
+    if verdict == "undecided" and detectable is not None:
+        power = f"; {finding.n_prompts} prompts would show an effect of {detectable:.2f}"
     interval = f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
     return f"{finding.words} is {interval} over {finding.n_prompts} prompts: {reading}{power}."

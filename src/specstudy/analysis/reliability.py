@@ -70,7 +70,7 @@ def split_half(halves: pd.DataFrame, settings: AnalysisSettings) -> Estimate:
 
 def spearman_brown(half: float) -> float:
     """Reliability of a measure twice as long: 2r / (1 + r); 0 where the halves do not agree."""
-    return max(0.0, 2 * half / (1 + half))
+    return 2 * half / (1 + half) if half > 0 else 0.0
 
 
 def ceiling(reliability: pd.DataFrame, x: str, y: str) -> float | None:

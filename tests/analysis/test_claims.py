@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic import Plan, make_tables
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
+from specstudy.analysis.claims import TESTS, decide, declarations, detectable_correlation
+from specstudy.analysis.correlation import correlate
+from specstudy.analysis.measures import label
+from specstudy.analysis.study import analyze
+from specstudy.records import Claim
+
+FAST = AnalysisSettings(bootstrap_samples=200)
+
+
+def claims_of(plan: Plan) -> dict[str, Claim]:
+    return {claim.claim_id: claim for claim in analyze(make_tables(plan), FAST).claims}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "direction", "margin", "verdict"),
+    [
+        (0.2, 0.6, "greater", 0.1, "supported"),
+        (0.05, 0.6, "greater", 0.1, "undecided"),
+        (-0.2, 0.08, "greater", 0.1, "contradicted"),
+        (-0.9, -0.5, "greater", 0.1, "contradicted"),
+        (-0.6, -0.2, "less", -0.1, "supported"),
+        (-0.6, -0.05, "less", -0.1, "undecided"),
+        (-0.08, 0.2, "less", -0.1, "contradicted"),
+        (1.01, 1.3, "greater", 1.0, "supported"),
+        (0.6, 0.99, "greater", 1.0, "contradicted"),
+        (None, None, "greater", 0.1, "not_run"),
+    ],
+)
+def test_the_rule(low, high, direction, margin, verdict):
+    assert decide(Estimate(50, 0.3, low, high), direction, margin) == verdict
+
+
+def test_declarations_are_well_formed():
+    declared = declarations()
+    assert len({claim.id for claim in declared}) == len(declared)
+    assert [claim.link for claim in declared if claim.link] == [
+        "attention to entropy",
+        "entropy to acceptance",
+        "attention to acceptance",
+    ]
+    for claim in declared:
+        assert claim.test["kind"] in TESTS
+        assert claim.direction in ("greater", "less")
+        measures = [claim.test[key] for key in ("x", "y", "measure") if key in claim.test]
+        assert measures
+        assert all(label(name) != name for name in measures), f"{claim.id} names an unknown measure"
+        # A correlation margin of the wrong sign would call no effect a supported one.
+        if claim.test["kind"] in ("correlation", "ordering"):
+            assert claim.margin * (1 if claim.direction == "greater" else -1) > 0
+
+
+def test_planted_effects_are_found():
+    claims = claims_of(Plan(n_per_category=30, n_answer_tokens=60, context_effect=-0.6))
+    assert {name: claim.verdict for name, claim in claims.items()} == dict.fromkeys(claims, "supported")
+    assert all(claim.p_adjusted < 0.05 and claim.n == 150 for claim in claims.values())
+
+
+def test_opposite_effects_contradict():
+    plan = Plan(n_per_category=30, n_answer_tokens=60, context_effect=0.6, entropy_effect=0.5, category_effect=-1)
+    claims = claims_of(replace(plan, speedup=0.8))
+    first = claims.pop("first_position_is_sink")
+    # Two turned links make a product that points the claimed way.
+    both = claims.pop("attention_to_acceptance")
+    assert first.verdict == "supported"
+    assert both.verdict == "supported"
+    assert {claim.verdict for claim in claims.values()} <= {"contradicted", "supported"}
+    for name in ("attention_to_entropy", "entropy_to_acceptance", "draft_entropy_predicts_rejection"):
+        assert claims[name].verdict == "contradicted", name
+    assert claims["speedup_above_one"].verdict == "contradicted"
+    assert claims["entropy_follows_category"].verdict == "contradicted"
+
+
+@pytest.mark.parametrize(("rho", "wrong"), [(0.0, "supported"), (0.1, "supported"), (0.1, "contradicted")])
+def test_verdicts_err_no_more_often_than_stated(rho, wrong):
+    """At or inside the margin, a verdict for either side is wrong in at most half of what the interval leaves out."""
+    verdicts = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=50)
+        y = rho * x + np.sqrt(1 - rho**2) * rng.normal(size=50)
+        verdicts.append(decide(correlate(x, y, np.arange(50), "pearson", FAST), "greater", 0.1))
+    # 0.025, and three standard errors of a share of 400.
+    assert verdicts.count(wrong) / 400 <= 0.025 + 3 * np.sqrt(0.025 * 0.975 / 400)
+    assert "undecided" in verdicts
+
+
+def test_what_was_not_measured_is_not_run_and_says_why():
+    tables = {name: frame for name, frame in make_tables(Plan()).items() if not name.startswith("spec")}
+    claims = {claim.claim_id: claim for claim in analyze(tables, FAST).claims}
+    assert claims["attention_to_entropy"].verdict in ("supported", "undecided")
+    for name in ("entropy_to_acceptance", "speedup_above_one", "structured_accepted_more"):
+        claim = claims[name]
+        assert claim.verdict == "not_run"
+        assert (claim.estimate, claim.ci_low, claim.detectable_effect) == (None, None, None)
+        assert claim.note.startswith("Not answered: ")
+        assert claim.note.endswith(".")
+
+
+def test_a_category_that_is_missing_is_named():
+    claims = claims_of(Plan(categories=("code", "math"), n_answer_tokens=30))
+    assert claims["entropy_follows_category"].verdict == "not_run"
+    assert "factual, creative, ambiguous" in claims["entropy_follows_category"].note
+    assert claims["attention_to_entropy"].verdict != "not_run"
+
+
+def test_an_undecided_claim_says_what_it_could_have_shown():
+    claims = claims_of(Plan(n_per_category=3, n_answer_tokens=20, context_effect=-0.05))
+    claim = claims["attention_to_entropy"]
+    assert claim.verdict == "undecided"
+    assert claim.detectable_effect == pytest.approx(detectable_correlation(15, 0.95))
+    assert f"{claim.detectable_effect:.2f}" in claim.note
+
+
+def test_detectable_correlation_is_detected_at_the_stated_power():
+    n, rng = 50, np.random.default_rng(0)
+    effect = detectable_correlation(n, 0.95)
+    x = rng.normal(size=(4000, n))
+    y = effect * x + np.sqrt(1 - effect**2) * rng.normal(size=x.shape)
+    x, y = (v - v.mean(axis=1, keepdims=True) for v in (x, y))
+    r = (x * y).sum(axis=1) / np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+    shown = np.abs(np.arctanh(r)) * np.sqrt(n - 3) > 1.96
+    assert shown.mean() == pytest.approx(0.8, abs=0.03)
+    assert detectable_correlation(3, 0.95) is None

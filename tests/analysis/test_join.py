@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from synthetic import Plan, make_tables
+
+from specstudy import formulas
+from specstudy.analysis import join
+from specstudy.analysis.join import decoded_tokens, prompt_frame, settings_measured
+from specstudy.analysis.measures import Setting, label, phrase, primary_setting, setting_name, setting_suffixes
+from specstudy.records import STAGE_TABLES
+from specstudy.tables.schema import schema_of, validate
+
+SMALL = Plan(n_per_category=3, n_answer_tokens=20)
+
+
+@pytest.mark.parametrize("plan", [SMALL, Plan(n_per_category=1, gammas=(2, 4), repetitions=2, n_answer_tokens=8)])
+def test_synthetic_tables_are_tables_of_a_study(plan):
+    for name, frame in make_tables(plan).items():
+        schema = schema_of(name)
+        table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+        validate(name, table.replace_schema_metadata(schema.metadata))
+    assert set(make_tables(plan)) == {t for s in ("prefill", "decode", "speculate") for t in STAGE_TABLES[s]} | {
+        "errors"
+    }
+
+
+def test_repetitions_are_averaged_within_the_prompt():
+    tables = make_tables(Plan(n_per_category=2, n_answer_tokens=10, repetitions=3))
+    prompts = prompt_frame(tables)
+    runs = tables["decode_runs"]
+    assert len(prompts) == 10
+    expected = runs[runs["prompt_id"] == "code-01"]["mean_entropy_bits"].mean()
+    assert prompts.loc["code-01", "mean_entropy_bits"] == pytest.approx(expected)
+
+
+def test_a_prompt_that_failed_in_a_stage_keeps_the_rest():
+    tables = make_tables(SMALL)
+    for name in STAGE_TABLES["speculate"]:
+        tables[name] = tables[name][tables[name]["prompt_id"] != "math-02"]
+    row = prompt_frame(tables).loc["math-02"]
+    assert np.isfinite(row["mean_entropy_bits"])
+    assert np.isnan(row["alpha"])
+
+
+def test_without_any_table_the_frames_are_empty():
+    assert prompt_frame({}).empty
+    assert decoded_tokens({}).empty
+    assert settings_measured({}) == []
+
+
+def test_untested_tokens_are_no_evidence():
+    tables = make_tables(SMALL)
+    setting = settings_measured(tables)[0]
+    tokens = tables["spec_tokens"]
+    tested = join.tested_tokens(tables, setting)
+    assert len(tested) == tables["spec_runs"]["n_tested"].sum() < (tokens["kind"] == "draft").sum()
+    assert tested["accepted"].sum() == tables["spec_runs"]["n_accepted"].sum()
+
+
+def test_null_columns_of_any_pandas_type_become_nan():
+    tables = make_tables(SMALL)
+    frame = tables["prefill_prompts"].convert_dtypes(dtype_backend="pyarrow")
+    frame["context_health_soft"] = pd.array([None, *frame["context_health_soft"][1:]], dtype="Float64")
+    frame["sink_rate"] = pd.Series([None] * len(frame), dtype=object)
+    prompts = prompt_frame({**tables, "prefill_prompts": frame})
+    assert prompts["context_health_soft"].isna().sum() == 1
+    assert prompts["sink_rate"].isna().all()
+    assert prompts["n_tokens"].dtype == np.float64
+
+
+def test_the_series_way_feeds_accepted_over_proposed_into_the_formula():
+    tables = make_tables(SMALL)
+    run = tables["spec_runs"].iloc[0]
+    expected = formulas.expected_speedup(run["acceptance_rate"], 4, run["cost_ratio_flops"])
+    value = prompt_frame(tables).loc[run["prompt_id"], "theoretical_speedup_acceptance_rate"]
+    assert value == pytest.approx(expected)
+
+
+def test_only_keys_that_vary_are_named():
+    base = Setting(4, "model", "none", 0.7, 0.9)
+    other, cold = Setting(6, "model", "none", 0.7, 0.9), Setting(4, "model", "none", 0.0, 0.9)
+    assert setting_suffixes([base]) == {base: ""}
+    assert setting_suffixes([base, other]) == {base: "@gamma4", other: "@gamma6"}
+    assert setting_suffixes([base, other, cold])[cold] == "@gamma4,temperature=0.0"
+    assert setting_name(base, setting_suffixes([base])) == "gamma 4"
+    assert setting_name(cold, setting_suffixes([base, other, cold])) == "gamma 4, temperature=0.0"
+
+
+def test_the_primary_setting_is_the_nearest_gamma():
+    settings = [Setting(gamma, "model", "none", 0.7, 0.9) for gamma in (2, 6, 8)]
+    assert primary_setting(settings, 7).gamma == 6
+    assert primary_setting([], 4) is None
+
+
+def test_measures_have_words():
+    assert label("alpha@gamma4") == "alpha (accepted / tested), gamma 4"
+    assert phrase("alpha_expected@gamma4") == "expected alpha, gamma 4"
+    assert phrase("context_health_soft") == "soft context health"
