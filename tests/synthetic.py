@@ -96,7 +96,7 @@ def _prompts(plan: Plan, rng: np.random.Generator) -> pd.DataFrame:
     category = np.repeat(plan.categories, plan.n_per_category)
     number = np.tile(np.arange(plan.n_per_category), len(plan.categories))
     health = rng.normal(size=len(category))
-    logs = np.log([MEAN_ENTROPY_BITS[name] for name in category])
+    logs = np.log([MEAN_ENTROPY_BITS.get(name, 1.5) for name in category])
     logs = logs.mean() + plan.category_effect * (logs - logs.mean())
     return pd.DataFrame(
         {

@@ -54,6 +54,8 @@ def figure_style() -> Iterator[None]:
     settings: Any = {
         "font.family": _installed("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Arial Unicode MS", "Hiragino Sans"),
         "font.size": 9,
+        # Tokens and categories may hold "$" and "_", which are not mathematics here.
+        "text.parse_math": False,
         "text.color": INK,
         "axes.edgecolor": MUTED,
         "axes.labelcolor": INK,

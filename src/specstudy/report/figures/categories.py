@@ -26,7 +26,7 @@ def by_category(result: AnalysisResult, tables: Tables) -> Figure | None:
     for axes, measure in zip(panels, measures, strict=True):
         _strip(axes, result, measure, list(means.index))
     sizes = result.prompts["category"].value_counts()
-    panels[0].set_yticks(range(len(means)), [f"{name} (n = {sizes[name]})" for name in means.index], parse_math=False)
+    panels[0].set_yticks(range(len(means)), [f"{name} (n = {sizes[name]})" for name in means.index])
     panels[0].invert_yaxis()
     return figure
 

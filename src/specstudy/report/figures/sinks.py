@@ -33,7 +33,7 @@ def sinks_by_role(result: AnalysisResult, tables: Tables) -> Figure | None:
         axes.axvline(result.settings.sink_threshold, color=VERMILLION, linewidth=1.2, linestyle="--")
         axes.set_xlabel(_MEASURES[measure])
     sizes = tokens["part"].value_counts()
-    panels[0].set_yticks(range(len(roles)), [f"{role} (n = {sizes[role]})" for role in roles], parse_math=False)
+    panels[0].set_yticks(range(len(roles)), [f"{role} (n = {sizes[role]})" for role in roles])
     panels[0].invert_yaxis()
     panels[-1].set_title(f"dashed: sink threshold {result.settings.sink_threshold:g}", loc="right", color=VERMILLION)
     return figure

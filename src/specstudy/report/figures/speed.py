@@ -31,7 +31,7 @@ def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
             ink = LIGHT if part == "verify" else DARK
             axes.text(start + width / 2, place, f"{width:.1f}", ha="center", va="center", color=ink, fontsize=8)
         left = left + np.nan_to_num(values)
-    axes.set_yticks(range(len(settings)), settings, parse_math=False)
+    axes.set_yticks(range(len(settings)), settings)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"mean time of a round (ms); n = {frame['n'].max()} rounds")

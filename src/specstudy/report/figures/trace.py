@@ -31,7 +31,7 @@ def entropy_trace(result: AnalysisResult, tables: Tables) -> Figure | None:
     panels = figure.subplots(n_rows, 1, squeeze=False)[:, 0]
     for i, axes in enumerate(panels):
         _row(axes, tokens.iloc[i * _TOKENS_A_ROW : (i + 1) * _TOKENS_A_ROW], i * _TOKENS_A_ROW, float(top))
-    panels[0].set_title(f"{prompt_id}: first {len(tokens)} tokens of the answer", parse_math=False)
+    panels[0].set_title(f"{prompt_id}: first {len(tokens)} tokens of the answer")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
@@ -49,7 +49,7 @@ def _row(axes: Axes, tokens: pd.DataFrame, first: int, top: float) -> None:
     if np.isfinite(draft).any():
         axes.plot(places, draft, "_", color=VERMILLION, markersize=7, markeredgewidth=2, label="draft, same text")
     texts = [visible_token(token)[:_LONGEST_TOKEN] for token in tokens["token"]]
-    axes.set_xticks(places, texts, rotation=90, fontsize=7, parse_math=False)
+    axes.set_xticks(places, texts, rotation=90, fontsize=7)
     axes.set_xlim(first - 0.7, first + _TOKENS_A_ROW - 0.3)
     axes.set_ylim(0, 1.05 * top)
     axes.set_ylabel("entropy (bits)")

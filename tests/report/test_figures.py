@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib import _pylab_helpers
+from synthetic import Plan, make_tables
+
+from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.study import analyze
+from specstudy.report import figures
+from specstudy.report.figures import CAPTIONS, DRAWERS, draw_all
+from specstudy.report.figures.trace import typical_prompt
+from specstudy.report.style import category_marks, interval, number, p_value, visible_token, wrapped
+
+FAST = AnalysisSettings(bootstrap_samples=100)
+SMALL = Plan(n_per_category=3, n_answer_tokens=24)
+
+
+@pytest.fixture(autouse=True)
+def _no_warning_passes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def drawn(plan, directory):
+    tables = make_tables(plan)
+    return draw_all(analyze(tables, FAST), tables, directory)
+
+
+@pytest.fixture(scope="module")
+def every_figure(tmp_path_factory):
+    return drawn(replace(SMALL, gammas=(2, 4)), tmp_path_factory.mktemp("figures"))
+
+
+def test_every_figure_is_drawn_as_png_and_svg(every_figure):
+    assert [path.name for path in every_figure] == [f"{name}.{kind}" for name in DRAWERS for kind in ("png", "svg")]
+    assert set(CAPTIONS) == set(DRAWERS)
+    for path in every_figure:
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
+        if path.suffix == ".svg":
+            ElementTree.fromstring(content)
+
+
+def test_the_gamma_figures_need_several_gammas(tmp_path):
+    names = {path.stem for path in drawn(SMALL, tmp_path)}
+    assert names == set(DRAWERS) - {"acceptance_by_gamma", "speedup_by_gamma"}
+
+
+def test_texts_that_look_like_mathematics_or_markup_stay_as_they_are(every_figure):
+    svg = (every_figure[0].parent / "entropy_trace.svg").read_text(encoding="utf-8")
+    texts = [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")]
+    for token in ("·$$", "·a_b", "·<script>", "·שלום", "·日本"):
+        assert token in texts
+    assert "<script>" not in svg
+
+
+def test_the_same_tables_give_the_same_files(tmp_path, monkeypatch):
+    kept = ("sinks_by_role", "attention_to_entropy", "by_category")
+    monkeypatch.setattr(figures, "DRAWERS", {name: DRAWERS[name] for name in kept})
+    first, second = drawn(SMALL, tmp_path / "a"), drawn(SMALL, tmp_path / "b")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+@pytest.mark.parametrize("kept", [(), ("prefill",), ("decode",), ("spec",)])
+def test_figures_whose_data_is_not_there_are_left_out(tmp_path, kept):
+    tables = {name: frame for name, frame in make_tables(SMALL).items() if kept and name.startswith(kept)}
+    names = {path.stem for path in draw_all(analyze(tables, FAST), tables, tmp_path)}
+    if not kept:
+        assert names == set()
+    if kept == ("prefill",):
+        assert names == {"sinks_by_role"}
+    if kept == ("decode",):
+        assert {"by_category", "entropy_trace", "acceptance_by_draft_entropy"} <= names
+    if kept == ("spec",):
+        assert {"by_category", "acceptance_by_round_index", "round_time"} <= names
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(n_per_category=1, n_answer_tokens=3),
+        Plan(n_per_category=1, categories=("odd $x$ a_b",), n_answer_tokens=2),
+    ],
+)
+def test_small_and_odd_studies_are_drawn(tmp_path, plan):
+    paths = drawn(plan, tmp_path)
+    assert "entropy_trace" in {path.stem for path in paths}
+    if len(plan.categories) == 1:
+        assert "odd $x$ a_b" in (tmp_path / "attention_to_entropy.svg").read_text(encoding="utf-8")
+
+
+def test_null_measures_do_not_stop_the_drawing(tmp_path):
+    tables = make_tables(SMALL)
+    tables["decode_tokens"] = tables["decode_tokens"].assign(draft_entropy_bits=np.nan, expected_accept=np.nan)
+    tables["prefill_tokens"] = tables["prefill_tokens"].assign(z_score=np.nan)
+    tables["spec_runs"] = tables["spec_runs"].assign(alpha_expected=np.nan)
+    draw_all(analyze(tables, FAST), tables, tmp_path)
+
+
+def test_drawing_leaves_no_global_state(tmp_path):
+    before = dict(matplotlib.rcParams)
+    drawn(Plan(n_per_category=1, n_answer_tokens=3), tmp_path)
+    assert dict(matplotlib.rcParams) == before
+    assert _pylab_helpers.Gcf.figs == {}
+
+
+def test_a_category_looks_the_same_in_every_study():
+    assert category_marks(["code", "math"])["code"] == category_marks(["ambiguous", "code", "mine"])["code"]
+    marks = category_marks(["ambiguous", "code", "creative", "factual", "math", "mine", "yours"])
+    assert len({mark.color for mark in marks.values()}) == len({mark.marker for mark in marks.values()}) == 7
+
+
+def test_the_typical_prompt_has_the_median_entropy():
+    prompts = analyze(make_tables(SMALL), FAST).prompts
+    chosen = prompts.loc[typical_prompt(prompts), "mean_entropy_bits"]
+    assert (prompts["mean_entropy_bits"] <= chosen).sum() == 8
+
+
+def test_numbers_and_tokens_for_people():
+    assert number(-0.456) == "\N{MINUS SIGN}0.46"
+    assert number(None) == number(float("nan")) == "\N{EN DASH}"
+    assert interval(-0.5, 0.25) == "[\N{MINUS SIGN}0.50, 0.25]"
+    assert interval(None, None) == ""
+    assert p_value(0.0000123) == "< 0.001"
+    assert visible_token("\n a\t\x00") == "↵·a⇥�"
+    assert wrapped("a label of several words", 10) == "a label of\nseveral\nwords"

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from synthetic import Plan, make_tables
+
+from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.study import analyze
+from specstudy.report import html
+from specstudy.report.figures import DRAWERS, draw_all
+
+FAST = AnalysisSettings(bootstrap_samples=100)
+MANIFEST = {
+    "schema_version": 1,
+    "config": {
+        "models": {"verifier": "big<model>", "draft": "small"},
+        "prompts": {"name": "mine"},
+        "spec": {"gamma": [2, 4]},
+    },
+    "environment": {"packages": {"numpy": "2"}, "python": "3.11"},
+    "self_checks": {"sums to one": "passed"},
+}
+NASTY = '</style><script>alert("x")</script>'
+
+
+class Page(HTMLParser):
+    """Tags, ids and texts of a page, with every element closed in order."""
+
+    VOID = frozenset({"meta", "br", "line", "circle", "link", "img"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def write(tables, directory: Path, manifest=MANIFEST, figures: bool = False) -> str:
+    result = analyze(tables, FAST)
+    if figures:
+        draw_all(result, tables, directory / "figures")
+    html.render(result, tables, manifest, directory / "figures", directory / "report.html")
+    return (directory / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def nasty_page(tmp_path_factory) -> str:
+    tables = make_tables(Plan(n_per_category=2, n_answer_tokens=24, gammas=(2, 4)))
+    for name in ("decode_tokens", "spec_tokens", "prefill_tokens"):
+        tables[name].loc[tables[name]["token_id"] == 3, "token"] = NASTY
+    for frame in tables.values():
+        frame.loc[frame["prompt_id"] == "code-01", "prompt_id"] = f"code'\"-{NASTY}"
+        if "category" in frame:
+            frame.loc[frame["category"] == "math", "category"] = f"math {NASTY}"
+    return write(tables, tmp_path_factory.mktemp("report"), figures=True)
+
+
+def test_the_page_is_whole_and_holds_every_figure(nasty_page):
+    page = Page(nasty_page)
+    assert page.open == []
+    assert len(set(page.ids)) == len(page.ids)
+    assert [i for i in page.ids if i in {f"figure-{name}" for name in DRAWERS}] == [f"figure-{n}" for n in DRAWERS]
+    assert page.tags.count("details") > 10
+
+
+def test_nothing_from_outside_is_markup(nasty_page):
+    page = Page(nasty_page)
+    assert page.tags.count("script") == page.tags.count("style") == 1
+    assert "<script>alert" not in nasty_page
+    assert any("<script>alert" in text for text in page.texts)
+    assert "big<model>" not in nasty_page
+    assert "big&lt;model&gt;" in nasty_page
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+
+
+def test_the_page_needs_nothing_else(nasty_page):
+    page = Page(nasty_page)
+    links = [value for name, value in page.attributes if name in ("href", "src", "xlink:href") and value]
+    assert links
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert {f"#{i}" for i in page.ids} >= {link for link in links if link.startswith("#")}
+    assert not re.search(r"url\((?!#|&quot;)", nasty_page.replace("url('data:", ""))
+
+
+def test_the_answer_stands_first(nasty_page):
+    body = nasty_page[nasty_page.index("<body>") :]
+    order = [body.index(f'id="{name}"') for name in ("answer", "claims", "figures", "tables", "prompts", "method")]
+    assert order == sorted(order)
+    answer = body[: order[1]]
+    assert answer.count('class="link ') == 3
+    assert "Of the chain" in answer
+    assert "At gamma 4 speculative decoding is" in answer
+    assert "is constant (10): it can correlate with nothing." in answer
+
+
+def test_dark_mode_print_and_narrow_screens_are_provided_for(nasty_page):
+    for rule in ("prefers-color-scheme: dark", "@media print", "@media (max-width", 'name="viewport"'):
+        assert rule in nasty_page
+    inline = nasty_page[nasty_page.index("<body>") :]
+    assert "var(--ink)" in inline
+
+
+def test_candidates_are_told_by_their_texts(nasty_page):
+    assert re.search(r'data-d="[0-9.]+ bits, draft [0-9.]+ bits[^"]*\n?&#10;0\.50  the', nasty_page)
+
+
+def test_fifty_prompts_stay_light(tmp_path):
+    """The figures come to about half a megabyte on top."""
+    page = write(make_tables(Plan(n_content_tokens=160)), tmp_path)
+    assert len(page.encode()) < 4_000_000
+    assert page.count('class="prompt"') == 50
+
+
+@pytest.mark.parametrize("kept", [(), ("prefill",), ("decode",), ("spec",)])
+def test_a_study_with_missing_stages_has_a_page(tmp_path, kept):
+    made = make_tables(Plan(n_per_category=2, n_answer_tokens=12))
+    page = write({n: f for n, f in made.items() if kept and n.startswith(kept)}, tmp_path, manifest={})
+    assert Page(page).open == []
+    assert "not run" in page
+    assert ("nan" in Page(page).texts) is False
+
+
+def test_failures_are_told(tmp_path):
+    tables = make_tables(Plan(n_per_category=2, n_answer_tokens=12))
+    tables["errors"].loc[0] = ["decode", "code-01", "memory", f"out of {NASTY}"]
+    page = write(tables, tmp_path)
+    assert "1 prompts failed (1 in decode)" in page
+    assert "memory: out of &lt;/style&gt;" in page
+
+
+def test_many_prompts_are_cut_and_that_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "PROMPT_SECTIONS", 3)
+    page = write(make_tables(Plan(n_per_category=1, n_answer_tokens=6)), tmp_path)
+    assert page.count('class="prompt"') == 3
+    assert "2 more prompts are in the tables" in page

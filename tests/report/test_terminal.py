@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from synthetic import Plan, make_tables
+
+from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.study import analyze
+from specstudy.errors import UserError
+from specstudy.report import terminal
+
+FAST = AnalysisSettings(bootstrap_samples=100)
+PLAN = Plan(n_per_category=3, n_answer_tokens=24)
+MANIFEST = {"config": {"models": {"verifier": "big", "draft": "small"}, "prompts": {"name": "study50"}}}
+
+
+def summary_of(tables, capsys) -> str:
+    terminal.summary(analyze(tables, FAST), tables, MANIFEST, Path("outputs/a-long-name-of-a-run-directory-1a2b3c4d"))
+    return capsys.readouterr().out
+
+
+def is_plain_and_narrow(text: str) -> bool:
+    return "\x1b" not in text and all(cell_len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch):
+    for name in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_summary_says_what_was_found_and_where_it_is(capsys):
+    text = summary_of(make_tables(PLAN), capsys)
+    assert is_plain_and_narrow(text)
+    words = " ".join(text.split())
+    for part in (
+        "verifier big, draft small, prompts study50",
+        "Of the chain's 3 links",
+        "At gamma 4 speculative decoding is faster than the verifier alone: mean speedup 1.",
+        "Reliability (odd against even tokens): entropy 0.",
+        "Context health (0 to 10) is constant (10): it can correlate with nothing.",
+        "No prompt failed.",
+        "outputs/a-long-name-of-a-run-directory-1a2b3c4d/report.html",
+    ):
+        assert part in words
+    for category in ("ambiguous", "code", "creative", "factual", "math", "all"):
+        assert f"\n {category} " in text
+
+
+@pytest.mark.parametrize(
+    ("speedup", "words"), [(1.2, "faster than"), (0.8, "slower than"), (1.0, "not clearly different")]
+)
+def test_speed_is_said_plainly(capsys, speedup, words):
+    assert words in " ".join(summary_of(make_tables(Plan(n_answer_tokens=8, speedup=speedup)), capsys).split())
+
+
+@pytest.mark.parametrize("kept", [(), ("prefill",), ("decode",), ("spec",)])
+def test_a_study_with_missing_stages_has_a_summary(capsys, kept):
+    tables = {name: frame for name, frame in make_tables(PLAN).items() if kept and name.startswith(kept)}
+    text = summary_of(tables, capsys)
+    assert is_plain_and_narrow(text)
+    assert "not run" in text
+    assert "nan" not in text.split()
+
+
+def test_failed_prompts_are_counted(capsys):
+    tables = make_tables(PLAN)
+    tables["errors"].loc[0] = ["decode", "code-01", "memory", "out of memory"]
+    tables["errors"].loc[1] = ["speculate", "code-01", "memory", "out of memory"]
+    words = " ".join(summary_of(tables, capsys).split())
+    assert "1 prompts failed (1 in decode, 1 in speculate)" in words
+
+
+def test_colour_where_there_is_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in summary_of(make_tables(PLAN), capsys)
+
+
+def test_one_prompt_is_shown_whole(capsys):
+    tables = make_tables(PLAN)
+    terminal.show_prompt(tables, "code-02")
+    text = capsys.readouterr().out
+    assert is_plain_and_narrow(text)
+    assert "code-02 (code)" in text
+    assert "Structural sinks" in text
+    assert "Anomalous sinks: none" in text
+    run = tables["spec_runs"].set_index("prompt_id").loc["code-02"]
+    counts = f"{run['n_proposed']} proposed, {run['n_tested']} tested, {run['n_accepted']} accepted"
+    assert f"{run['n_rounds']}: {counts}" in text
+    assert f"alpha {run['alpha']:.2f}, accepted / proposed {run['acceptance_rate']:.2f}" in text
+
+
+def test_an_anomalous_sink_is_listed(capsys):
+    tables = make_tables(PLAN)
+    tokens = tables["prefill_tokens"]
+    row = tokens.index[(tokens["prompt_id"] == "code-01") & ~tokens["is_structural"].to_numpy(dtype=bool)][3]
+    tokens.loc[row, ["z_score", "is_sink", "token"]] = [9.5, True, "[bold]oddity"]
+    terminal.show_prompt(tables, "code-01")
+    text = capsys.readouterr().out
+    table = text[text.index("Anomalous sinks") :]
+    assert "[bold]oddity" in table
+    assert "9.5" in table
+
+
+@pytest.mark.parametrize("kept", [("prefill",), ("decode",), ("spec",)])
+def test_a_prompt_is_shown_as_far_as_it_was_measured(capsys, kept):
+    terminal.show_prompt({n: f for n, f in make_tables(PLAN).items() if n.startswith(kept)}, "code-01")
+    assert "code-01 (code)" in capsys.readouterr().out
+
+
+def test_an_unknown_prompt_is_one_line_with_near_ids():
+    with pytest.raises(UserError, match="id=code-7: no such prompt among the 15 of this run; near it: code-0") as error:
+        terminal.show_prompt(make_tables(PLAN), "code-7")
+    assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="the run holds no prompts yet"):
+        terminal.show_prompt({}, "code-7")
