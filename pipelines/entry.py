@@ -15,12 +15,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import makeflags
 
 from specstudy import overrides
-from specstudy.config import StudyConfig, all_rules, local_path
+from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, local_path
 from specstudy.errors import UserError, no_such
 
 Stage = Callable[[StudyConfig], int | None]
@@ -117,6 +116,7 @@ def _sweep_dir_word(sweep_dir: Path) -> str:
 def _exit_code(run: Callable[[], int]) -> int:
     """Run, turning what the user can mend and an interruption into one line; a bug keeps its traceback."""
     try:
+        _check_installation()
         status = run()
         sys.stdout.flush()
         return status
@@ -131,7 +131,14 @@ def _exit_code(run: Callable[[], int]) -> int:
         return 1
 
 
-def _one_line(error: Any) -> str:
+def _check_installation() -> None:
+    """A copied or moved checkout has a .venv that would run the code of the place where it was made."""
+    here = Path(__file__).resolve().parents[1]
+    if here != PROJECT_ROOT:
+        raise UserError(f"{here}/.venv was made for {PROJECT_ROOT}: remove it and run the same command again")
+
+
+def _one_line(error: UserError) -> str:
     return " ".join(str(error).split())
 
 

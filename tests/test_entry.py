@@ -10,8 +10,7 @@ import pytest
 from specstudy.config import PROJECT_ROOT, StudyConfig
 from specstudy.errors import UserError
 
-NO_STAGES = ("entry", "makeflags", "setup")
-STAGE_FILES = sorted(file for file in (PROJECT_ROOT / "pipelines").glob("*.py") if file.stem not in NO_STAGES)
+COMMANDS = [file for file in sorted((PROJECT_ROOT / "pipelines").glob("*.py")) if "\n    entry." in file.read_text()]
 
 BLOCK_TORCH = """
 import sys
@@ -77,6 +76,14 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["study.py"])
     with pytest.raises(ZeroDivisionError):
         entry.main(fail_with(ZeroDivisionError()))
+
+
+def test_a_checkout_that_was_moved_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(entry, "PROJECT_ROOT", Path("/elsewhere"))
+    assert exit_code(monkeypatch, [], lambda: entry.main(lambda config: 0)) == 2
+    assert "was made for /elsewhere: remove it" in capsys.readouterr().err
 
 
 def test_what_a_stage_returns_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +166,7 @@ def test_a_command_refuses_other_words(
     assert capsys.readouterr().err.startswith(message)
 
 
-@pytest.mark.parametrize("file", STAGE_FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
 def test_every_command_refuses_a_wrong_word_at_once_and_without_torch(file: Path, tmp_path: Path) -> None:
     script = f"import runpy, sys\nsys.path.insert(0, {str(file.parent)!r})\n{BLOCK_TORCH}"
     script += f"runpy.run_path({str(file)!r}, run_name='__main__')"
