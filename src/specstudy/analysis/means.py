@@ -46,28 +46,32 @@ def difference(a: Floats, b: Floats, settings: AnalysisSettings, reference: floa
 def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) -> Estimate:
     """Sum of numerators over sum of denominators, each summed within prompts: (prompts,) -> estimate over prompts.
 
-    `n` is the sum of the denominators (rows), not the number of prompts.
+    `n` is the sum of the denominators (rows), not the number of prompts. Prompts without rows are drawn like others.
     """
-    held = denominators > 0
-    numerators, denominators = numerators[held], denominators[held]
-    n, n_prompts = round(float(denominators.sum())), len(numerators)
-    if not n_prompts:
+    n, n_held = round(float(denominators.sum())), int((denominators > 0).sum())
+    if not n_held:
         return Estimate(0, null_reason="no rows")
     value = float(numerators.sum() / denominators.sum())
-    if n_prompts < 3:
-        return Estimate(n, value, null_reason=f"{n_prompts} prompts; an interval needs 3")
-    counts = settings.counts(n_prompts)
-    resampled = (counts @ numerators) / (counts @ denominators)
+    if n_held < 3:
+        return Estimate(n, value, null_reason=f"{n_held} prompts; an interval needs 3")
+    counts = settings.counts(len(numerators))
+    totals = counts @ denominators
+    resampled = np.where(totals > 0, counts @ numerators, np.nan) / np.where(totals > 0, totals, 1.0)
     bounds = interval(value, resampled, numerators - value * denominators, settings.confidence)
     low, high = bounds if bounds else (None, None)
     return Estimate(n, value, low, high)
 
 
 def row_mean(values: Floats, prompts: pd.Series, settings: AnalysisSettings) -> Estimate:
-    """Mean over rows that are nested in prompts, with an interval over prompts."""
-    codes = pd.factorize(prompts)[0]
-    kept = np.isfinite(values)
-    sums, sizes = (np.bincount(codes[kept], weights).astype(np.float64) for weights in (values[kept], None))
+    """Mean over rows that are nested in prompts, with an interval over prompts.
+
+    A categorical `prompts` may hold prompts without rows here; they are part of what is resampled.
+    """
+    grouping = pd.Categorical(prompts)
+    kept, n_prompts = np.isfinite(values), len(grouping.categories)
+    sums, sizes = (
+        np.bincount(grouping.codes[kept], weights, n_prompts).astype(np.float64) for weights in (values[kept], None)
+    )
     return ratio(sums, sizes, settings)
 
 
