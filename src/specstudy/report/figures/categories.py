@@ -45,4 +45,4 @@ def _strip(axes: Axes, result: AnalysisResult, measure: str, categories: list[st
         axes.plot(row["value"], place, "|", color=INK, markersize=13, markeredgewidth=2.2, zorder=3)
     if measure.startswith("speedup"):
         axes.axvline(1, color=INK, linewidth=0.8, linestyle="--")
-    axes.set_xlabel(wrapped(label(measure), 30))
+    axes.set_xlabel(wrapped(label(measure), 33))
