@@ -6,8 +6,8 @@
 $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(eval unexport $(name))))
 
 SHELL = /bin/sh
-READY = .venv/ready
-RUN = .venv/bin/python
+override READY := .venv/ready
+override RUN := .venv/bin/python
 CHECKED = src pipelines $(wildcard benchmarks)
 TEST_ENVIRONMENT = OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 COMMANDS = study prefill decode speculate analyze figures doctor runs show compare distill bench
@@ -16,32 +16,32 @@ COMMANDS = study prefill decode speculate analyze figures doctor runs show compa
 .NOTPARALLEL:
 .PHONY: help setup sweep test test-long lint $(COMMANDS)
 
-##study       the whole study: every stage, tables, figures, report | make study spec.gamma=6 prompts=factual
-##prefill     attention over the prompts, sinks, context health     | make prefill prefill.threshold=5
-##decode      the verifier's own answers, token by token            | make decode decode.temperature=0
-##speculate   speculative decoding against the verifier alone       | make speculate 'spec.gamma=[2,4,8]'
-##analyze     correlations, claims, figures and report              | make analyze analysis.confidence=0.9
-##sweep       the study at every combination, one joint report      | make sweep spec.gamma=2,4,6 prompts=code,math
-##figures     draw a run's figures again from its tables            | make figures
-##runs        the runs in outputs/ and how each differs             | make runs
-##show        one prompt in the terminal                            | make show id=factual-01
-##compare     two runs side by side                                 | make compare a=RUN b=RUN
-##doctor      device, models, tokenizers, memory                    | make doctor models=qwen2.5
-##distill     train the shipped draft anew                          | make distill
-##bench       the benchmarks                                        | make bench
-##setup       set up .venv (every command does so at first need)    | make setup PYTHON=python3.12
-##test        lint and the tests                                    | make test
-##test-long   the tests that take long                              | make test-long
-##lint        ruff and mypy                                         | make lint
-##help        this                                                  | make help
+##make study spec.gamma=6 prompts=factual  every stage, tables, figures, report
+##make prefill prefill.threshold=5         attention over the prompts, sinks
+##make decode decode.temperature=0         the verifier's answers, token by token
+##make speculate 'spec.gamma=[2,4,8]'      speculative decoding, and its speed
+##make analyze analysis.confidence=0.9     correlations, claims, figures, report
+##make sweep spec.gamma=2,4,6              the study at each value, one joint report
+##make figures                             a run's figures again, from its tables
+##make runs                                the runs there are, and how they differ
+##make show id=factual-01                  one prompt in the terminal
+##make compare a=RUN b=RUN                 two runs side by side
+##make doctor models=qwen2.5               device, model files, tokenizers, memory
+##make distill                             train the shipped draft anew
+##make bench                               the benchmarks
+##make setup PYTHON=python3.12             set up .venv; all others do at first need
+##make test                                lint, then the tests
+##make test-long                           the tests that take long
+##make lint                                ruff and mypy
+##make help                                this list
 
 help:
 	@echo 'specstudy: does prefill attention predict decode entropy, and that speculative acceptance?'
 	@echo
 	@sed -n 's/^##/  /p' Makefile
 	@echo
-	@echo 'Any override of conf/ can follow a target; `.venv/bin/python pipelines/study.py --help` lists them.'
-	@echo 'A quick try of everything: make study experiment=smoke'
+	@echo 'A first try, in a minute: make study experiment=smoke'
+	@echo 'Any setting can follow a target; `.venv/bin/python pipelines/study.py --help` lists all.'
 
 setup: $(READY)
 
