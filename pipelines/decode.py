@@ -44,7 +44,7 @@ DECODE = Stage(
         "measure/sampling.py",
         "measure/sinks.py",
         "formulas.py",
-        "prompts.py",
+        "prompts",
         "records.py",
         "seeds.py",
     ),

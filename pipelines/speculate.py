@@ -61,7 +61,7 @@ SPECULATE = Stage(
         "recorded_candidates": config.decode.recorded_candidates,
     },
     measure=_measure,
-    source_files=("models", "measure", "formulas.py", "prompts.py", "records.py", "seeds.py"),
+    source_files=("models", "measure", "formulas.py", "prompts", "records.py", "seeds.py"),
 )
 
 

@@ -30,7 +30,7 @@ class ZScores:
 def robust_z_scores(attention: Floats, is_content: Bools) -> ZScores:
     """(ln max(x, 1e-8) - median) / (1.4826 * MAD) for attention [S]; median and MAD over content positions only.
 
-    Not defined under 8 content positions, or where the scaled MAD is under 1e-8 (then every z would be infinite or 0/0).
+    Not defined under 8 content positions, or where the scaled MAD is under 1e-8 (every z would be infinite or 0/0).
     """
     logs = np.log(np.maximum(np.asarray(attention, dtype=np.float64), MIN_ATTENTION))
     content = logs[is_content]
@@ -65,7 +65,7 @@ def context_health_soft(content_attention: Floats) -> float | None:
     if len(content_attention) < MIN_CONTENT_POSITIONS or total <= 0:
         return None
     excess = np.maximum(content_attention - content_attention.mean(), 0.0).sum()
-    return float(10.0 * (1.0 - excess / total))
+    return float(np.clip(10.0 * (1.0 - excess / total), 0.0, 10.0))
 
 
 def sink_rate(first_token_attention: Floats, n_tokens: int) -> float | None:
@@ -132,23 +132,23 @@ class Dimensions:
     mlp_matrices: int = 3
     n_experts: int = 0
     n_active_experts: int = 0
+    shared_intermediate_size: int = 0
 
 
 def flops_per_token(dimensions: Dimensions) -> float:
     """2 * matmul parameters a token passes: q, k, v, o and the MLP in every layer, plus the output projection.
 
-    Embedding look-up costs nothing; a tied output projection still counts. MoE layers count the active experts and the
-    router. Attention over the cache is left out, as in the usual estimate.
+    Embedding look-up costs nothing; a tied output projection still counts. MoE layers count the active experts, a
+    shared one, and the router. Attention over the cache is left out, as in the usual estimate.
     """
     d = dimensions
     attention = 2 * d.hidden_size * d.n_heads * d.head_dim + 2 * d.hidden_size * d.n_kv_heads * d.head_dim
-    mlp = d.mlp_matrices * d.hidden_size * d.intermediate_size
-    if d.n_experts:
-        mlp = mlp * d.n_active_experts + d.hidden_size * d.n_experts
-    return 2.0 * (d.n_layers * (attention + mlp) + d.hidden_size * d.output_rows)
+    active_width = d.intermediate_size * (d.n_active_experts if d.n_experts else 1) + d.shared_intermediate_size
+    mlp_and_router = d.mlp_matrices * d.hidden_size * active_width + d.hidden_size * d.n_experts
+    return 2.0 * (d.n_layers * (attention + mlp_and_router) + d.hidden_size * d.output_rows)
 
 
-def mean_or_none(values: Sequence[float]) -> float | None:
+def mean_or_none(values: Sequence[float] | Floats) -> float | None:
     """Mean, or None of nothing."""
     return float(np.mean(values)) if len(values) else None
 
@@ -156,4 +156,3 @@ def mean_or_none(values: Sequence[float]) -> float | None:
 def ratio_or_none(numerator: float, denominator: float) -> float | None:
     """A rate; None if the denominator is zero."""
     return numerator / denominator if denominator else None
-

