@@ -1,6 +1,6 @@
 """Sampled speculative tokens have the verifier's distribution, and the test sees the faults that are made in practice.
 
-Chi-square over the exact joint distribution of the first two tokens, 4000 generations, fixed seeds. Honest engines are
+Chi-square over the exact joint distribution of the first two tokens, 700 generations, fixed seeds. Honest engines are
 flagged with probability 1e-4; a planted fault must be flagged at the same level.
 """
 
@@ -16,7 +16,7 @@ from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculative import SpeculativeLoop
 
-N_GENERATIONS = 4000
+N_GENERATIONS = 700
 LEVEL = 1e-4
 PROMPT = [3, 1, 2]
 WARP = Warp(1.3, 0.8)
@@ -42,13 +42,14 @@ def exact_joint(verifier):
 def p_value(pair, gamma=2):
     verifier, draft = pair
     counts = np.zeros((7, 7))
-    settings = GenerationSettings(WARP, 4, (), 3)
+    settings = GenerationSettings(WARP, 3, (), 3)
     for seed in range(N_GENERATIONS):
         loop = SpeculativeLoop(verifier, ModelProposer(draft), PROMPT, settings, gamma, np.random.default_rng(seed))
         first, second = loop.run().token_ids[:2]
         counts[first, second] += 1
     expected = exact_joint(verifier).double().numpy() * N_GENERATIONS
-    assert counts[expected == 0].sum() == 0
+    if counts[expected == 0].sum():
+        return 0.0
     likely = expected >= 5
     observed = np.append(counts[likely], counts[~likely].sum())
     wanted = np.append(expected[likely], expected[~likely].sum())
@@ -68,8 +69,7 @@ def test_a_ratio_with_the_drafts_raw_softmax_is_seen(pair, monkeypatch):
         return real(logits, type(proposal)(**{**vars(proposal), "q": raw}), warp, uniforms)
 
     monkeypatch.setattr(speculative, "verify", with_raw_q)
-    with pytest.raises(AssertionError):
-        assert p_value(pair) > LEVEL
+    assert p_value(pair) < LEVEL
 
 
 def test_a_rejected_token_left_in_the_verifiers_cache_is_seen(pair, monkeypatch):

@@ -1,205 +1,205 @@
-"""The student's side: a few of the verifier's layers, trained to give its next-token distribution (forward KL)."""
+"""The student's side: a few of the verifier's layers, trained towards its next-token distribution."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-IGNORED = -1
-
+from specstudy.distill.data import NOT_IN_HEAD, Batch, Example, collate, epoch_batches
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What is trained and how; learning rates are peaks of a warm-up and cosine schedule."""
+    """Which layers are cut and how they are trained. Learning rates are peaks of a warm-up and a cosine to 5 %.
+
+    `overlap_weight` adds 1 - sum_x min(p(x), q(x)) at the study's temperature and nucleus to the loss: the very
+    quantity that decides acceptance (total variation distance, as in DistillSpec, arXiv 2310.08461).
+    """
 
     layers: tuple[int, ...] = (0, 29)
     head_size: int = 8192
-    epochs: int = 2
-    sequences_per_step: int = 16
-    muon_learning_rate: float = 0.0
-    adam_learning_rate: float = 1e-3
+    epochs: int = 4
+    examples_per_step: int = 6
+    matrix_learning_rate: float = 3e-3
+    vector_learning_rate: float = 1e-3
     weight_decay: float = 0.01
     warmup_steps: int = 50
-    variation_weight: float = 0.0
+    overlap_weight: float = 1.0
     temperature: float = 0.7
     top_p: float = 0.9
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Sequence_:
-    """One prompt and answer [S], and per answer token the teacher's top ids and log-probabilities [A, K]."""
-
-    tokens: Tensor
-    prompt_length: int
-    top_ids: Tensor
-    top_logprobs: Tensor
-
-
-def unpack(shard: dict[str, Tensor]) -> list[Sequence_]:
-    """The sequences of one shard."""
-    found, token, row = [], 0, 0
-    for prompt_length, answer_length in zip(
-        shard["prompt_lengths"].tolist(), shard["answer_lengths"].tolist(), strict=True
-    ):
-        size = prompt_length + answer_length
-        found.append(
-            Sequence_(
-                shard["tokens"][token : token + size].long(),
-                prompt_length,
-                shard["top_ids"][row : row + answer_length],
-                shard["top_logprobs"][row : row + answer_length],
-            )
-        )
-        token, row = token + size, row + answer_length
-    return found
-
-
-def frequent_ids(sequences: Sequence[Sequence_], size: int, vocabulary: int, always: Sequence[int]) -> Tensor:
-    """The `size` ids with most teacher probability over the answers, ascending; `always` are among them."""
-    mass = torch.zeros(vocabulary, dtype=torch.float64)
-    for sequence in sequences:
-        mass.index_add_(0, sequence.top_ids.long().flatten(), sequence.top_logprobs.double().exp().flatten())
-    mass[list(always)] = math.inf
-    return mass.topk(size).indices.sort().values
-
-
 class Student(nn.Module):
-    """Layers copied from the verifier; embedding and output head are the verifier's own and stay as they are."""
+    """Layers copied from the verifier, in float32; embedding and output head are the verifier's own and stay fixed."""
 
     def __init__(self, verifier: nn.Module, layers: Sequence[int], head_ids: Tensor) -> None:
         super().__init__()
         config = copy.deepcopy(verifier.config)
         config.num_hidden_layers = len(layers)
-        config._attn_implementation = "sdpa"
-        self.body = type(verifier.model)(config)
+        self.body = type(verifier.model)(config).float()
         for new, old in enumerate(layers):
             self.body.layers[new].load_state_dict(verifier.model.layers[old].state_dict())
         self.body.norm.load_state_dict(verifier.model.norm.state_dict())
-        self.body = self.body.float()
         embedding = verifier.get_input_embeddings().weight.detach()
-        self.body.embed_tokens.weight = nn.Parameter(embedding.float(), requires_grad=False)
+        self.body.embed_tokens = nn.Embedding.from_pretrained(embedding.float(), freeze=True)
         self.register_buffer("head", embedding[head_ids].clone(), persistent=False)
 
-    def forward(self, ids: Tensor, wanted: Tensor) -> Tensor:
-        """Logits [N, head] at the `wanted` (flat indices into [B, S]) positions of ids [B, S], right-padded."""
+    def forward(self, batch: Batch) -> Tensor:
+        """Float32 logits [N, head] at the wanted positions of a batch."""
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            hidden = self.body(input_ids=ids, use_cache=False).last_hidden_state
-            hidden = hidden.flatten(0, 1).index_select(0, wanted)
-            return (hidden.to(torch.bfloat16) @ self.head.T.to(torch.bfloat16)).float()
+            hidden = self.body(input_ids=batch.ids, use_cache=False).last_hidden_state
+            hidden = hidden.flatten(0, 1).index_select(0, batch.wanted)
+            logits: Tensor = hidden.to(self.head.dtype) @ self.head.T
+            return logits.float()
 
-    def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        return [(n, p) for n, p in self.body.named_parameters() if p.requires_grad]
-
-
-@dataclass(frozen=True)
-class StepData:
-    """Padded ids [B, S], flat positions that predict answer tokens [N], teacher's top ids in the head and log-probs [N, K]."""
-
-    ids: Tensor
-    wanted: Tensor
-    head_index: Tensor
-    logprobs: Tensor
+    def trained(self) -> list[nn.Parameter]:
+        return [p for p in self.parameters() if p.requires_grad]
 
 
-def collate(sequences: Sequence[Sequence_], head_position: Tensor) -> StepData:
-    """Right-pad a batch. `head_position` [V] maps an id to its place in the head, or to IGNORED."""
-    width = max(len(s.tokens) for s in sequences)
-    ids = torch.zeros(len(sequences), width, dtype=torch.long)
-    wanted = []
-    for row, sequence in enumerate(sequences):
-        ids[row, : len(sequence.tokens)] = sequence.tokens
-        wanted.append(row * width + torch.arange(sequence.prompt_length - 1, len(sequence.tokens) - 1))
-    return StepData(
-        ids,
-        torch.cat(wanted),
-        head_position[torch.cat([s.top_ids for s in sequences]).long()],
-        torch.cat([s.top_logprobs for s in sequences]).float(),
-    )
+def cross_entropy_nats(logits: Tensor, batch: Batch) -> Tensor:
+    """Mean cross-entropy of student logits [N, H] to the teacher's top probabilities inside the head, renormalised.
 
-
-def kl_loss(logits: Tensor, data: StepData) -> Tensor:
-    """Mean cross-entropy (nats) of student logits [N, H] to the teacher's top probabilities within the head, renormalised."""
-    kept = data.head_index != IGNORED
-    teacher = data.logprobs.exp() * kept
+    Its gradient is that of the forward KL divergence (Hinton et al. 2015).
+    """
+    teacher = batch.logprobs.exp() * (batch.head_index != NOT_IN_HEAD)
     teacher = teacher / teacher.sum(-1, keepdim=True).clamp(min=1e-6)
-    chosen = logits.gather(-1, data.head_index.clamp(min=0))
+    chosen = logits.gather(-1, batch.head_index.clamp(min=0))
     return (logits.logsumexp(-1) - (teacher * chosen).sum(-1)).mean()
 
 
-def warped_teacher(logprobs: Tensor, temperature: float, top_p: float) -> Tensor:
-    """Teacher probabilities [N, K] (sorted, descending) after temperature and nucleus, renormalised over its top ids."""
-    probabilities = torch.softmax(logprobs / temperature, dim=-1)
-    probabilities = probabilities * (probabilities.cumsum(-1) - probabilities < top_p)
-    return probabilities / probabilities.sum(-1, keepdim=True)
-
-
-def warped_student(logits: Tensor, temperature: float, top_p: float) -> Tensor:
-    """Student probabilities [N, H] after temperature and nucleus; the kept set is a constant to the gradient."""
-    probabilities = torch.softmax(logits / temperature, dim=-1)
+def expected_acceptance(logits: Tensor, batch: Batch, temperature: float, top_p: float) -> Tensor:
+    """sum_x min(p(x), q(x)) [N], both warped; the teacher from its stored top ids, its nucleus a constant to the gradient."""
+    p = torch.softmax(batch.logprobs / temperature, dim=-1)
+    p = p * (p.cumsum(-1) - p < top_p)
+    p = p / p.sum(-1, keepdim=True)
+    q = torch.softmax(logits / temperature, dim=-1)
     with torch.no_grad():
-        top = probabilities.topk(256, dim=-1).values
-        size = (top.cumsum(-1) - top < top_p).sum(-1, keepdim=True).clamp(max=256)
+        top = q.topk(256, dim=-1).values
+        size = (top.cumsum(-1) - top < top_p).sum(-1, keepdim=True)
         floor = top.gather(-1, size - 1)
-    probabilities = probabilities * (probabilities >= floor)
-    return probabilities / probabilities.sum(-1, keepdim=True)
+    q = q * (q >= floor)
+    q = q / q.sum(-1, keepdim=True)
+    q = q.gather(-1, batch.head_index.clamp(min=0)) * (batch.head_index != NOT_IN_HEAD)
+    return torch.minimum(p, q).sum(-1)
 
 
-def expected_acceptance(logits: Tensor, data: StepData, temperature: float, top_p: float) -> Tensor:
-    """sum_x min(p(x), q(x)) [N] at each answer position (teacher from its stored top ids)."""
-    teacher = warped_teacher(data.logprobs, temperature, top_p)
-    student = warped_student(logits, temperature, top_p).gather(-1, data.head_index.clamp(min=0))
-    return (torch.minimum(teacher, student) * (data.head_index != IGNORED)).sum(-1)
+@dataclass(frozen=True)
+class Quality:
+    """How good a student is on held-out answers."""
 
-
-def schedule(step: int, total: int, warmup: int) -> float:
-    """Linear warm-up, then cosine to a tenth... of the peak at the end: the factor on the learning rate."""
-    if step < warmup:
-        return (step + 1) / warmup
-    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
-
-
-def batches(sequences: Sequence[Sequence_], plan: TrainingPlan, epoch: int) -> Iterator[list[Sequence_]]:
-    """Batches of like length in an order that depends on (seed, epoch) alone."""
-    generator = torch.Generator().manual_seed(plan.seed * 1000 + epoch)
-    order = torch.randperm(len(sequences), generator=generator).tolist()
-    pool = plan.sequences_per_step * 32
-    groups = []
-    for start in range(0, len(order), pool):
-        chunk = sorted(order[start : start + pool], key=lambda i: len(sequences[i].tokens))
-        groups += [chunk[i : i + plan.sequences_per_step] for i in range(0, len(chunk), plan.sequences_per_step)]
-    for group in torch.randperm(len(groups), generator=generator).tolist():
-        yield [sequences[i] for i in groups[group]]
-
-
-def optimizers(student: Student, plan: TrainingPlan) -> list[torch.optim.Optimizer]:
-    """AdamW, or Muon for the matrices and AdamW for the norms."""
-    parameters = [p for _, p in student.trained_parameters()]
-    matrices = [p for p in parameters if p.ndim == 2]
-    vectors = [p for p in parameters if p.ndim != 2]
-    if plan.muon_learning_rate == 0:
-        return [torch.optim.AdamW(parameters, lr=plan.adam_learning_rate, betas=(0.9, 0.95), weight_decay=plan.weight_decay)]
-    return [
-        torch.optim.Muon(matrices, lr=plan.muon_learning_rate, weight_decay=plan.weight_decay, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(vectors, lr=plan.adam_learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
+    cross_entropy_nats: float
+    expected_acceptance: float
 
 
 @torch.no_grad()
-def evaluate(student: Student, sequences: Sequence[Sequence_], plan: TrainingPlan, head_position: Tensor) -> tuple[float, float]:
-    """(mean KL cross-entropy in nats, mean expected acceptance) over held-out answers."""
+def evaluate(student: Student, held_out: Sequence[Example], plan: TrainingPlan, positions: Tensor) -> Quality:
+    """Means over the answer tokens of held-out examples."""
     loss, accepted, count = 0.0, 0.0, 0
-    ordered = sorted(sequences, key=lambda s: len(s.tokens))
-    for start in range(0, len(ordered), plan.sequences_per_step):
-        data = collate(ordered[start : start + plan.sequences_per_step], head_position)
-        logits = student(data.ids, data.wanted)
-        loss += float(kl_loss(logits, data)) * len(data.wanted)
-        accepted += float(expected_acceptance(logits, data, plan.temperature, plan.top_p).sum())
-        count += len(data.wanted)
-    return loss / count, accepted / count
+    ordered = sorted(held_out, key=lambda e: len(e.tokens))
+    for start in range(0, len(ordered), 16):
+        batch = collate(ordered[start : start + 16], positions)
+        logits = student(batch)
+        loss += float(cross_entropy_nats(logits, batch)) * len(batch.wanted)
+        accepted += float(expected_acceptance(logits, batch, plan.temperature, plan.top_p).sum())
+        count += len(batch.wanted)
+    return Quality(loss / count, accepted / count)
+
+
+def learning_rate_factor(step: int, total: int, warmup: int) -> float:
+    """Linear warm-up, then a cosine from 1 to 0.05."""
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.05 + 0.475 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
+
+
+def _optimizers(student: Student, plan: TrainingPlan) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al. 2024) for matrices, AdamW for norms."""
+    matrices = [p for p in student.trained() if p.ndim == 2]
+    vectors = [p for p in student.trained() if p.ndim != 2]
+    return [
+        torch.optim.Muon(
+            matrices, lr=plan.matrix_learning_rate, weight_decay=plan.weight_decay, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(vectors, lr=plan.vector_learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+
+
+class Trainer:
+    """Training that can be interrupted: `run` goes on from the checkpoint if there is one."""
+
+    def __init__(
+        self, student: Student, training: Sequence[Example], plan: TrainingPlan, positions: Tensor, checkpoint: Path
+    ) -> None:
+        self.student, self.training, self.plan, self.positions = student, training, plan, positions
+        self.checkpoint = checkpoint
+        self.optimizers = _optimizers(student, plan)
+        self.peaks = [group["lr"] for o in self.optimizers for group in o.param_groups]
+        self.step = 0
+        self.total = plan.epochs * sum(1 for _ in epoch_batches(training, plan.examples_per_step, plan.seed, 0))
+        self._resume()
+
+    def run(self, report: Callable[[int, int, float], None], save_every: int = 200) -> None:
+        """Train to the end; `report(step, total, mean loss since the last report)` every `save_every` steps."""
+        steps_an_epoch = self.total // self.plan.epochs
+        losses: list[float] = []
+        for epoch in range(self.step // steps_an_epoch, self.plan.epochs):
+            batches = epoch_batches(self.training, self.plan.examples_per_step, self.plan.seed, epoch)
+            for index, examples in enumerate(batches):
+                if epoch * steps_an_epoch + index < self.step:
+                    continue
+                losses.append(self._train_on(collate(examples, self.positions)))
+                if self.step % save_every == 0 or self.step == self.total:
+                    self._save()
+                    report(self.step, self.total, sum(losses) / len(losses))
+                    losses.clear()
+
+    def _train_on(self, batch: Batch) -> float:
+        factor = learning_rate_factor(self.step, self.total, self.plan.warmup_steps)
+        groups = [group for o in self.optimizers for group in o.param_groups]
+        for group, peak in zip(groups, self.peaks, strict=True):
+            group["lr"] = peak * factor
+        logits = self.student(batch)
+        loss = cross_entropy_nats(logits, batch)
+        if self.plan.overlap_weight:
+            accepted = expected_acceptance(logits, batch, self.plan.temperature, self.plan.top_p).mean()
+            loss = loss + self.plan.overlap_weight * (1.0 - accepted)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.student.trained(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return float(loss.detach())
+
+    def _fingerprint(self) -> dict[str, object]:
+        """What a checkpoint must agree with to be gone on from."""
+        return {"plan": asdict(self.plan), "n_examples": len(self.training)}
+
+    def _save(self) -> None:
+        state = {
+            "for": self._fingerprint(),
+            "step": self.step,
+            "student": {n: p.detach() for n, p in self.student.named_parameters() if p.requires_grad},
+            "optimizers": [o.state_dict() for o in self.optimizers],
+        }
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.checkpoint.with_suffix(".tmp")
+        torch.save(state, temporary)
+        temporary.replace(self.checkpoint)
+
+    def _resume(self) -> None:
+        if not self.checkpoint.exists():
+            return
+        state = torch.load(self.checkpoint, weights_only=True)
+        if state["for"] != self._fingerprint():
+            return
+        self.step = state["step"]
+        self.student.load_state_dict(state["student"], strict=False)
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)

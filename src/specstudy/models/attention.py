@@ -21,7 +21,15 @@ from specstudy.errors import UserError
 NAME = "specstudy_reduced"
 CHUNK_ELEMENTS = 16_000_000
 # Arguments that do not change the weights of a causal decoder without dropout.
-HARMLESS = {"position_ids", "use_cache", "cache_position", "output_attentions", "output_hidden_states", "is_causal"}
+HARMLESS = {
+    "position_ids",
+    "use_cache",
+    "cache_position",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "is_causal",
+}
 
 
 @dataclass(frozen=True)
