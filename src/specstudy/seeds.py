@@ -1,4 +1,4 @@
-"""(seed, stage, prompt, gamma, repetition) -> an independent stream of uniforms, alike on any device and in any order."""
+"""(seed, stage, prompt, gamma, repetition) -> a stream of uniforms, alike on any device and in any order."""
 
 from __future__ import annotations
 

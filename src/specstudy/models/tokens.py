@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from transformers import PreTrainedTokenizerBase
 
 SENTENCEPIECE_SPACE = "\u2581"
+PARTIAL_CHARACTER = "\ufffd"
 
 
 def token_text(tokenizer: PreTrainedTokenizerBase, token_id: int) -> str:
@@ -14,7 +15,7 @@ def token_text(tokenizer: PreTrainedTokenizerBase, token_id: int) -> str:
     token = tokenizer.convert_ids_to_tokens(token_id)
     if isinstance(token, str) and token.startswith(SENTENCEPIECE_SPACE):
         return token.replace(SENTENCEPIECE_SPACE, " ")
-    return str(tokenizer.decode([token_id], skip_special_tokens=False))
+    return str(tokenizer.decode([token_id], skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def text_of(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
@@ -26,12 +27,13 @@ def word_starts(texts: Sequence[str]) -> list[bool]:
     """For the token texts of an answer: which begin a word.
 
     A token begins a word if it carries letters or digits and either brings its own leading space (how byte-level and
-    SentencePiece tokenizers mark a word) or follows white space or the beginning of the answer.
+    SentencePiece tokenizers mark a word) or follows white space or the beginning of the answer. A partial character
+    counts as a letter: in scripts that the vocabulary hardly knows, words begin with one.
     """
     starts = []
     before = " "
     for text in texts:
         after_space = text[:1].isspace() or before[-1:].isspace()
-        starts.append(after_space and any(c.isalnum() for c in text))
+        starts.append(after_space and any(c.isalnum() or c == PARTIAL_CHARACTER for c in text))
         before = text or before
     return starts

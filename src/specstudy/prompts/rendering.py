@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,6 @@ from specstudy.prompts.structure import Layout, Message, labelled, tokenize
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-# Some templates print today's date. They get this one, so that a prompt is the same on whatever day it is run.
-TEMPLATE_DATE = datetime.date(2025, 1, 1)
 
 
 def render(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> RenderedPrompt:
@@ -52,14 +48,7 @@ def _chat_layout(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> Layout:
 def _apply(tokenizer: PreTrainedTokenizerBase, contents: Mapping[str, str], generation_prompt: bool = True) -> str:
     messages = [{"role": role, "content": content} for role, content in contents.items()]
     try:
-        return str(
-            tokenizer.apply_chat_template(
-                messages,
-                tokenize=False,
-                add_generation_prompt=generation_prompt,
-                strftime_now=TEMPLATE_DATE.strftime,
-            )
-        )
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=generation_prompt))
     except Exception as error:  # templates raise jinja2 errors and whatever their own raise_exception gives
         raise ValueError(f"the chat template refuses this prompt: {' '.join(str(error).split())}") from error
 

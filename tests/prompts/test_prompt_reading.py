@@ -1,0 +1,171 @@
+"""Prompt files of every kind, whole and broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from specstudy.errors import UserError
+from specstudy.prompts import Columns, Prompt, read_prompts, select
+
+
+def written(directory: Path, name: str, content: str | bytes) -> Path:
+    path = directory / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refusal(path: Path, columns: Columns | None = None) -> str:
+    with pytest.raises(UserError) as refused:
+        read_prompts(path, columns or Columns())
+    message = str(refused.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message
+
+
+def json_lines(*rows: object) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+class TestReading:
+    def test_jsonl(self, tmp_path: Path) -> None:
+        rows = [
+            {"prompt_id": "a", "category": "code", "text": "x = {{ 1 }}\n", "system": "be brief"},
+            {"prompt_id": 7, "text": "second", "note": [1]},
+            {"text": "third", "prompt_id": None, "category": None, "system": ""},
+        ]
+        assert read_prompts(written(tmp_path, "mine.jsonl", json_lines(*rows))) == [
+            Prompt("a", "code", "x = {{ 1 }}\n", "be brief"),
+            Prompt("7", "own", "second", None),
+            Prompt("mine-0003", "own", "third", ""),
+        ]
+
+    @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+    def test_any_line_end_a_bom_and_blank_lines(self, tmp_path: Path, line_end: str) -> None:
+        text = "\ufeff" + line_end.join(['{"text": "one"}', "", "  ", '{"text": "two"}'])
+        assert [p.prompt_id for p in read_prompts(written(tmp_path, "p.jsonl", text))] == ["p-0001", "p-0004"]
+
+    def test_a_line_separator_inside_a_text_does_not_split_it(self, tmp_path: Path) -> None:
+        for separator in "\u2028\u2029\x85\x0b\x0c\x1c":
+            line = json.dumps({"text": f"a{separator}b"}, ensure_ascii=False)
+            assert read_prompts(written(tmp_path, "p.jsonl", line))[0].text == f"a{separator}b"
+            [plain] = read_prompts(written(tmp_path, "p.txt", f"a{separator}b\r\n"))
+            assert plain.text == f"a{separator}b"
+
+    @pytest.mark.parametrize("prompt_id", ["../../etc/passwd", "x" * 300, "👩‍👩‍👧", "a\nb", "con", " "])
+    def test_ids_are_data(self, tmp_path: Path, prompt_id: str) -> None:
+        path = written(tmp_path, "p.jsonl", json_lines({"prompt_id": prompt_id, "text": "t"}))
+        if prompt_id.strip():
+            assert read_prompts(path)[0].prompt_id == prompt_id
+        else:
+            assert "prompt_id" in refusal(path)
+
+    def test_a_huge_line(self, tmp_path: Path) -> None:
+        text = "word, " * 500_000
+        assert read_prompts(written(tmp_path, "p.jsonl", json_lines({"text": text})))[0].text == text
+        assert read_prompts(written(tmp_path, "p.csv", f'text\n"{text}"\n'))[0].text == text
+
+    def test_csv_with_quotes_line_breaks_and_empty_fields(self, tmp_path: Path) -> None:
+        content = '\ufefftext,prompt_id,category\r\n"two\r\nlines, ""quoted""",a,\r\nplain,,math\r\n'
+        assert read_prompts(written(tmp_path, "p.csv", content)) == [
+            Prompt("a", "own", 'two\r\nlines, "quoted"'),
+            Prompt("p-0004", "math", "plain"),
+        ]
+
+    def test_parquet_with_nulls_and_another_type_of_id(self, tmp_path: Path) -> None:
+        path = tmp_path / "key=value" / "p.parquet"
+        path.parent.mkdir()
+        frame = pd.DataFrame(
+            {"prompt_id": [1, 2], "text": ["a", "b"], "category": [None, "code"], "other": [1.5, None]}
+        )
+        frame.to_parquet(path)
+        assert read_prompts(path) == [Prompt("1", "own", "a"), Prompt("2", "code", "b")]
+
+    def test_txt_is_a_prompt_a_line_whatever_the_text_column_is_called(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "p.TXT", "  one \n\ntwo")
+        expected = [Prompt("p-0001", "own", "one"), Prompt("p-0003", "own", "two")]
+        assert read_prompts(path) == read_prompts(path, Columns(text="question")) == expected
+
+    def test_columns_of_other_names(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "p.jsonl", json_lines({"q": "why?", "id": "a", "kind": "factual", "text": 3}))
+        columns = Columns(text="q", prompt_id="id", category="kind")
+        assert read_prompts(path, columns) == [Prompt("a", "factual", "why?")]
+
+    @pytest.mark.parametrize(
+        ("row", "said"),
+        [
+            ({"prompt_id": "a"}, "line 1 has no text (it has prompt_id); prompts.text_column"),
+            ({}, "it has nothing"),
+            ({"text": None}, "has no text"),
+            ({"text": 5}, "text must be a text that is not empty; got '5'"),
+            ({"text": ["a"]}, "text must be a text"),
+            ({"text": "  \n"}, "text must be a text that is not empty"),
+            ({"text": "a", "prompt_id": 1.5}, "prompt_id must be a text"),
+            ({"text": "a", "prompt_id": True}, "prompt_id must be a text"),
+            ({"text": "a", "category": ["code"]}, "category must be a text"),
+            ({"text": "a", "category": " "}, "category must be a text"),
+            ({"text": "a", "system": {"x": 1}}, "system must be a text"),
+            ({"text": "a\ud800"}, "text holds half of a surrogate pair at character 1"),
+            ("text", "line 1 is not a JSON object"),
+            (["text"], "line 1 is not a JSON object"),
+        ],
+    )
+    def test_a_wrong_row_is_one_line_saying_which(self, tmp_path: Path, row: object, said: str) -> None:
+        assert said in refusal(written(tmp_path, "p.jsonl", json_lines(row)))
+
+    @pytest.mark.parametrize(
+        ("name", "content", "said"),
+        [
+            ("p.jsonl", b"", "holds no prompts"),
+            ("p.jsonl", b"\xef\xbb\xbf\r\n \n", "holds no prompts"),
+            ("p.csv", b"text\n", "holds no prompts"),
+            ("p.txt", b"", "holds no prompts"),
+            ("p.jsonl", b'{"text": "caf\xe9"}', "is not UTF-8 text (byte 13); save it as UTF-8"),
+            ("p.txt", "caf\xe9".encode("utf-16"), "is not UTF-8 text (byte 0)"),
+            pytest.param("p.csv", b"text\n" + b"a" * 10_000 + b"\xff", "is not UTF-8 text (byte 10005)", id="late byte"),
+            ("p.jsonl", b"\x1f\x8b\x08\x00zip", "is not UTF-8 text"),
+            ("p.jsonl", b'{"text": "a"}\n{"text": ', "line 2 is not JSON"),
+            ("p.jsonl", b'{"text": "a"} {"text": "b"}', "line 1 is not JSON"),
+            pytest.param("p.jsonl", b'{"text": ' + b"[" * 100_000, "line 1 is not JSON", id="deep nesting"),
+            pytest.param("p.jsonl", b'{"text": "a", "prompt_id": ' + b"9" * 5000 + b"}", "is not JSON", id="huge number"),
+            ("p.jsonl", b'{"text": "a", "prompt_id": "1"}\n{"text": "b", "prompt_id": 1}', "'1' occurs twice"),
+            ("p.jsonl", b'{"text": "a", "prompt_id": "p-0002"}\n{"text": "b"}', "'p-0002' occurs twice"),
+            ("p.csv", b"prompt_id,text\n1,Hello, world\n", "line 2 has more fields than the header"),
+            ("p.csv", b'text\n"never closed\n', "is not CSV"),
+            ("p.csv", b"prompt_id;text\n1;Hello\n", "has no text (it has prompt_id;text)"),
+            ("p.csv", b"prompt_id,text\n1,\n", "line 2 has no text (it has prompt_id)"),
+            ("p.parquet", b"PAR1 no", "is not a Parquet file"),
+            ("p.parquet", b"", "is not a Parquet file"),
+            ("p.json", b"{}", "unknown kind of file; name a .jsonl, .csv, .parquet, .txt file"),
+            ("p", b"{}", "unknown kind of file"),
+        ],
+    )
+    def test_a_wrong_file_is_one_line_saying_why(self, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+        assert said in refusal(written(tmp_path, name, content))
+
+    def test_parquet_of_wrong_types(self, tmp_path: Path) -> None:
+        path = tmp_path / "p.parquet"
+        pd.DataFrame({"text": [b"bytes"]}).to_parquet(path)
+        assert "row 1: text must be a text" in refusal(path)
+        pd.DataFrame({"text": []}).to_parquet(path)
+        assert "holds no prompts" in refusal(path)
+
+    def test_no_file(self, tmp_path: Path) -> None:
+        assert "no such file" in refusal(tmp_path / "absent.jsonl")
+        (tmp_path / "folder.jsonl").mkdir()
+        assert "is a directory" in refusal(tmp_path / "folder.jsonl")
+        (tmp_path / "broken.jsonl").symlink_to(tmp_path / "nowhere")
+        assert "no such file" in refusal(tmp_path / "broken.jsonl")
+        assert "cannot be read" in refusal(tmp_path / ("x" * 300 + ".jsonl"))
+
+    def test_select(self) -> None:
+        prompts = [Prompt(f"{c}{i}", c, "t") for i in range(3) for c in ("code", "math")]
+        assert select(prompts, None, None) == prompts
+        assert [p.prompt_id for p in select(prompts, ["math"], 2)] == ["math0", "math1"]
+        assert [p.prompt_id for p in select(prompts, None, 1)] == ["code0", "math0"]
+        with pytest.raises(UserError, match="no prompt of category 'maths'; there are code, math"):
+            select(prompts, ["code", "maths"], None)
