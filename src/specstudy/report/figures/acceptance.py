@@ -28,7 +28,7 @@ def by_draft_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
     for source, rows in result.by_draft_entropy.groupby("source", sort=False):
         words, color, marker = _SOURCES[str(source)]
         _line(axes, rows, "draft_entropy_bits", color, marker, f"{words} (n = {rows['n'].sum()})")
-    axes.set(xlabel="draft entropy (bits), mean of the bin", ylabel="acceptance", ylim=(0, 1))
+    axes.set(xlabel="draft entropy (bits), mean of the bin", ylabel="acceptance", ylim=(0, 1.02))
     titles = [
         _title("decoded", result.find("token", "within_prompt", "draft_entropy_bits", "expected_accept")),
         _title(
@@ -61,7 +61,7 @@ def by_round_index(result: AnalysisResult, tables: Tables) -> Figure | None:
         _line(axes, shifted, "place", *style, f"{setting} (n = {rows['n'].sum()})")
     last = int(frame["index"].max()) + 1
     axes.set_xticks(range(1, last + 1))
-    axes.set(xlabel="place of the drafted token in its round", ylabel="accepted / tested", ylim=(0, 1))
+    axes.set(xlabel="place of the drafted token in its round", ylabel="accepted / tested", ylim=(0, 1.02))
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 

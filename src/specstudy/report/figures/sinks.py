@@ -42,7 +42,7 @@ def sinks_by_role(result: AnalysisResult, tables: Tables) -> Figure | None:
 def _with_role(tables: Tables) -> pd.DataFrame:
     tokens = frame_of(tables, "prefill_tokens")
     part = tokens["structural_role"].astype(object).where(tokens["structural_role"].notna(), "content")
-    part = part.str.replace("_", " ").where(tokens["position"] != 0, "position 0")
+    part = part.str.replace("_", " ").str.replace("+", " +").where(tokens["position"] != 0, "position 0")
     frame = pd.DataFrame(
         {
             "prompt_id": tokens["prompt_id"].astype(object),

@@ -43,7 +43,7 @@ def acceptance_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None
     """The three acceptance numbers against gamma; None unless several gammas were measured."""
     figure = _against_gamma(result, ACCEPTANCE_MEASURES)
     if figure is not None:
-        figure.axes[0].set(ylabel="acceptance", ylim=(0, 1))
+        figure.axes[0].set(ylabel="acceptance", ylim=(0, 1.02))
     return figure
 
 

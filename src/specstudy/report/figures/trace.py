@@ -26,11 +26,12 @@ def entropy_trace(result: AnalysisResult, tables: Tables) -> Figure | None:
     tokens = tokens[(tokens["prompt_id"] == prompt_id) & (tokens["repetition"] == 0)].sort_values("step")
     tokens = tokens.head(_TOKENS_A_ROW * _ROWS)
     n_rows = -(-len(tokens) // _TOKENS_A_ROW)
+    per_row = -(-len(tokens) // n_rows)
     figure = new_figure(9.6, 0.8 + 1.75 * n_rows)
     top = np.nanmax([numbers(tokens[name]).max(initial=0.1) for name in ("entropy_bits", "draft_entropy_bits")])
     panels = figure.subplots(n_rows, 1, squeeze=False)[:, 0]
     for i, axes in enumerate(panels):
-        _row(axes, tokens.iloc[i * _TOKENS_A_ROW : (i + 1) * _TOKENS_A_ROW], i * _TOKENS_A_ROW, float(top))
+        _row(axes, tokens.iloc[i * per_row : (i + 1) * per_row], range(i * per_row, (i + 1) * per_row), float(top))
     panels[0].set_title(f"{prompt_id}: first {len(tokens)} tokens of the answer")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
@@ -42,15 +43,15 @@ def typical_prompt(prompts: pd.DataFrame) -> str | None:
     return None if ordered.empty else str(ordered.index[(len(ordered) - 1) // 2])
 
 
-def _row(axes: Axes, tokens: pd.DataFrame, first: int, top: float) -> None:
-    places = np.arange(first, first + len(tokens))
+def _row(axes: Axes, tokens: pd.DataFrame, span: range, top: float) -> None:
+    places = np.array(span[: len(tokens)])
     draft = numbers(tokens["draft_entropy_bits"])
     axes.bar(places, numbers(tokens["entropy_bits"]), width=0.75, color=BLUE, label="verifier")
     if np.isfinite(draft).any():
         axes.plot(places, draft, "_", color=VERMILLION, markersize=7, markeredgewidth=2, label="draft, same text")
     texts = [visible_token(token)[:_LONGEST_TOKEN] for token in tokens["token"]]
     axes.set_xticks(places, texts, rotation=90, fontsize=7)
-    axes.set_xlim(first - 0.7, first + _TOKENS_A_ROW - 0.3)
+    axes.set_xlim(span.start - 0.7, span.stop - 0.3)
     axes.set_ylim(0, 1.05 * top)
     axes.set_ylabel("entropy (bits)")
     axes.grid(axis="x", visible=False)
