@@ -8,17 +8,33 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, DynamicCache, GgufConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    DynamicCache,
+    GgufConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow
 from specstudy.models.dimensions import dimensions_of
-from specstudy.models.fingerprint import fingerprint_of, fingerprint_of_files
+from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.sources import ModelSource, existing_path, find_source
 
-__all__ = ["LanguageModel", "Pair", "dimensions_of", "fingerprint_of", "load_model", "load_pair"]
+__all__ = [
+    "LanguageModel",
+    "Pair",
+    "PairSources",
+    "dimensions_of",
+    "find_pair",
+    "load_found_pair",
+    "load_model",
+    "load_pair",
+]
 
 RECURRENT_FAMILIES = ("mamba", "rwkv", "recurrent_gemma", "xlstm")
 
@@ -84,6 +100,39 @@ class Pair:
         return min(filter(None, (self.verifier.context_length, self.draft.context_length)), default=None)
 
 
+@dataclass(frozen=True)
+class PairSources:
+    """Where a pair comes from, seen to be there, whole and of one tokenizer. A shallow draft is its directory."""
+
+    verifier: ModelSource
+    draft: ModelSource | Path
+    tokenizer: PreTrainedTokenizerBase
+
+
+def find_pair(verifier_name: str, draft_name: str, trust_remote_code: bool = False) -> PairSources:
+    """Find both models, without loading weights. Raises UserError for all that small files can tell."""
+    verifier = find_source(verifier_name, "models.verifier", trust_remote_code)
+    tokenizer = _checked_tokenizer(verifier)
+    directory = existing_path(draft_name)
+    if directory and shallow.is_shallow_draft(directory):
+        shallow.read_card(directory)
+        return PairSources(verifier, directory, tokenizer)
+    draft = find_source(draft_name, "models.draft", trust_remote_code)
+    _check_same_tokens(verifier, tokenizer, draft, _checked_tokenizer(draft))
+    return PairSources(verifier, draft, tokenizer)
+
+
+def load_found_pair(sources: PairSources, device: torch.device, dtype: torch.dtype) -> Pair:
+    """Load both models. Raises UserError for what only the weights tell."""
+    tokenizer = sources.tokenizer
+    verifier = load_model(sources.verifier, tokenizer, device, dtype)
+    if isinstance(sources.draft, Path):
+        draft = _load_shallow(sources.draft, verifier)
+    else:
+        draft = load_model(sources.draft, tokenizer, device, dtype)
+    return Pair(verifier, draft, tokenizer, _eos_ids(verifier.module, tokenizer))
+
+
 def load_pair(
     verifier_name: str, draft_name: str, device: torch.device, dtype: torch.dtype, trust_remote_code: bool = False
 ) -> Pair:
@@ -91,18 +140,7 @@ def load_pair(
 
     Whatever can be refused from small files alone is refused before any weights load.
     """
-    source = find_source(verifier_name, "models.verifier", trust_remote_code)
-    tokenizer = _checked_tokenizer(source)
-    shallow_directory = existing_path(draft_name)
-    if shallow_directory and shallow.is_shallow_draft(shallow_directory):
-        verifier = load_model(source, tokenizer, device, dtype)
-        draft = _load_shallow(shallow_directory, verifier, tokenizer)
-    else:
-        draft_source = find_source(draft_name, "models.draft", trust_remote_code)
-        check_same_tokens(tokenizer, _checked_tokenizer(draft_source), verifier_name, draft_name)
-        verifier = load_model(source, tokenizer, device, dtype)
-        draft = load_model(draft_source, tokenizer, device, dtype)
-    return Pair(verifier, draft, tokenizer, _eos_ids(verifier.module, tokenizer))
+    return load_found_pair(find_pair(verifier_name, draft_name, trust_remote_code), device, dtype)
 
 
 def load_model(
@@ -120,7 +158,7 @@ def load_model(
         raise source.refused(error) from error
     if absent := sorted(loading["missing_keys"]):
         raise source.refused(f"its files lack {len(absent)} of its weights, the first {absent[0]}")
-    vocabulary, unused = _emittable_ids(tokenizer, module, source)
+    vocabulary, unused = _emittable_ids(emittable_tokens(tokenizer, module.config), module.device)
     is_embedded = source.name == embedded.NAME
     return LanguageModel(
         name=embedded.TITLE if is_embedded else source.name,
@@ -128,13 +166,13 @@ def load_model(
         vocabulary=vocabulary,
         unused_ids=unused,
         dimensions=dimensions_of(module),
-        fingerprint=fingerprint_of_files(files),
+        fingerprint=fingerprint_of(files),
         note=embedded.NOTE if is_embedded else "GGUF, dequantised" if source.gguf_file else "",
         stored_generation_settings=module.generation_config.to_diff_dict(),
     )
 
 
-def _load_shallow(directory: Path, verifier: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> LanguageModel:
+def _load_shallow(directory: Path, verifier: LanguageModel) -> LanguageModel:
     card, module = shallow.load_shallow_draft(directory, verifier.module, verifier.fingerprint)
     return LanguageModel(
         name=directory.name,
@@ -142,26 +180,35 @@ def _load_shallow(directory: Path, verifier: LanguageModel, tokenizer: PreTraine
         vocabulary=verifier.vocabulary,
         unused_ids=verifier.unused_ids,
         dimensions=dimensions_of(module),
-        fingerprint=fingerprint_of_files([directory / shallow.WEIGHTS]),
+        fingerprint=fingerprint_of([directory / shallow.WEIGHTS]),
         note=f"{card.n_layers} layers distilled from {card.verifier}",
         stored_generation_settings={},
     )
 
 
-def emittable_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
-    """Every id that stands for a token. Converters to GGUF fill padded rows with tokens called [PAD<id>]: not these."""
-    return {token_id: token for token, token_id in tokenizer.get_vocab().items() if token != f"[PAD{token_id}]"}
+def emittable_tokens(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> dict[int, str]:
+    """Every id that stands for a token and has an output row.
+
+    Converters to GGUF fill padded rows with tokens called [PAD<id>]: not these. Tokenizers may have tokens added for
+    which there is no row.
+    """
+    n_rows = config.get_text_config(decoder=True).vocab_size
+    return {i: token for token, i in tokenizer.get_vocab().items() if i < n_rows and token != f"[PAD{i}]"}
 
 
-def check_same_tokens(
-    verifier: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, verifier_name: str, draft_name: str
+def _check_same_tokens(
+    verifier: ModelSource,
+    verifier_tokenizer: PreTrainedTokenizerBase,
+    draft: ModelSource,
+    draft_tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     """Raise UserError naming the first id that stands for different tokens in the two models."""
-    ours, theirs = emittable_tokens(verifier), emittable_tokens(draft)
+    ours = emittable_tokens(verifier_tokenizer, verifier.config())
+    theirs = emittable_tokens(draft_tokenizer, draft.config())
     for token_id in sorted(ours.keys() | theirs.keys()):
         if ours.get(token_id) != theirs.get(token_id):
             raise UserError(
-                f"models.draft={draft_name} does not share the tokens of models.verifier={verifier_name}: "
+                f"models.draft={draft.name} does not share the tokens of models.verifier={verifier.name}: "
                 f"id {token_id} is {_shown(theirs, token_id)} in the draft, {_shown(ours, token_id)} in the verifier; "
                 "name two models of one tokenizer"
             )
@@ -172,9 +219,9 @@ def _shown(tokens: dict[int, str], token_id: int) -> str:
 
 
 def _checked_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model that has passed every check on its small files."""
-    source.weight_files()
+    """The tokenizer of a model that has passed every check short of loading it."""
     refuse_recurrent_layers(source)
+    source.weight_files()
     return source.tokenizer()
 
 
@@ -198,17 +245,10 @@ def refuse_recurrent_layers(source: ModelSource) -> None:
     )
 
 
-def _emittable_ids(
-    tokenizer: PreTrainedTokenizerBase, module: PreTrainedModel, source: ModelSource
-) -> tuple[int, Tensor | None]:
-    """One more than the largest id of the tokenizer, and the ids below it that stand for nothing."""
-    ids = emittable_tokens(tokenizer).keys()
-    vocabulary = max(ids) + 1
-    rows = module.config.get_text_config(decoder=True).vocab_size
-    if rows < vocabulary:
-        raise source.refused(f"it has {rows} output rows, but its tokenizer has ids up to {vocabulary - 1}")
-    unused = sorted(set(range(vocabulary)) - ids)
-    device = module.get_input_embeddings().weight.device
+def _emittable_ids(tokens: dict[int, str], device: torch.device) -> tuple[int, Tensor | None]:
+    """One more than the largest id, and the ids below it that stand for nothing."""
+    vocabulary = max(tokens) + 1
+    unused = sorted(set(range(vocabulary)) - tokens.keys())
     return vocabulary, torch.tensor(unused, device=device) if unused else None
 
 

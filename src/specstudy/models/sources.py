@@ -44,7 +44,7 @@ class ModelSource:
             return [self.directory / self.gguf_file]
         files = _safetensors_files(self.directory)
         if not files:
-            raise self.refused(_what_is_there_instead(self.directory))
+            raise self.refused(_what_is_there_instead(self.directory, WEIGHTS))
         for file in files:
             if not file.is_file():
                 raise self.refused(f"{file.name} is missing; the download was perhaps cut off, repeat it")
@@ -57,6 +57,8 @@ class ModelSource:
 
     def config(self) -> PreTrainedConfig:
         """The configuration. Raises UserError."""
+        if not self.gguf_file and not (self.directory / "config.json").is_file():
+            raise self.refused(_what_is_there_instead(self.directory, "config.json"))
         try:
             return AutoConfig.from_pretrained(self.directory, **self.arguments)
         except Exception as error:
@@ -139,9 +141,9 @@ def _safetensors_files(directory: Path) -> list[Path]:
     return []
 
 
-def _what_is_there_instead(directory: Path) -> str:
+def _what_is_there_instead(directory: Path, wanted: str) -> str:
     if ggufs := sorted(file.name for file in directory.glob("*.gguf")):
         return f"the directory holds GGUF; name the file itself: {directory / ggufs[0]}"
     if any(directory.glob("pytorch_model*.bin")):
         return "its weights are a pytorch_model.bin, which can run code when loaded; convert to safetensors or GGUF"
-    return f"there is no {WEIGHTS} in {directory}"
+    return f"there is no {wanted} in {directory}"
