@@ -115,7 +115,10 @@ def _train(
 
     trainer.run(report)
     quality = evaluate(student, held_out, plan, positions)
-    print(f"held out: cross-entropy {quality.cross_entropy_nats:.3f} nats, alpha_expected {quality.expected_acceptance:.3f}")
+    print(
+        f"held out: cross-entropy {quality.cross_entropy_nats:.3f} nats, "
+        f"alpha_expected {quality.expected_acceptance:.3f}"
+    )
     _write(verifier, student, head_ids, sampling, plan, quality, directory, training, held_out)
 
 

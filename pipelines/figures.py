@@ -16,7 +16,7 @@ def figures(run: str = str(PROJECT_ROOT / "outputs" / "latest")) -> None:
 
     opened = open_run(Path(run).expanduser())
     tables = {name: opened.table(name) for name in opened.tables}
-    config = from_mapping({k: v for k, v in opened.manifest["config"].items()})
+    config = from_mapping(opened.manifest["config"])
     for path in draw(opened, analyze(tables, settings_of(config))):
         print(path)
 

@@ -49,7 +49,9 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
 SPECULATE = Stage(
     name="speculate",
     units=lambda config, rendered: [
-        Unit(rendered, gamma, repetition) for gamma in config.spec.gamma for repetition in range(config.spec.repetitions)
+        Unit(rendered, gamma, repetition)
+        for gamma in config.spec.gamma
+        for repetition in range(config.spec.repetitions)
     ],
     settings=lambda config: {
         "temperature": config.spec.temperature,

@@ -194,6 +194,7 @@ def _decode_tokens(plan: Plan, generations: pd.DataFrame, rng: np.random.Generat
             "entropy_norm": bits / np.log2(49152),
             "sampling_entropy_bits": 0.6 * bits,
             "top_ids": [[0, 1, 2, 3, 9]] * len(rows),
+            "top_tokens": [[" the", " cat", " sat", " on", " mat"]] * len(rows),
             "top_probs": [[0.5, 0.2, 0.1, 0.05, 0.01]] * len(rows),
             "is_word_start": rng.random(len(rows)) < 0.6,
             "draft_entropy_bits": draft_bits,

@@ -17,7 +17,6 @@ from transformers import (
     Qwen3Config,
 )
 
-from specstudy.measure import sampling
 from specstudy.measure.proposers import Proposal
 from specstudy.measure.sampling import Warp
 from specstudy.models.load import LanguageModel, dimensions_of
@@ -104,8 +103,8 @@ class ScriptedProposer:
         tokens = torch.tensor(drafted, dtype=torch.long)
         logits = torch.full((n, self.verifier.vocabulary), -30.0)
         logits[torch.arange(n), tokens] = 30.0
-        q = sampling.warp(logits, Warp(0.0, 1.0)).probabilities if n else logits
-        return Proposal(tokens, q, logits, torch.ones(n, dtype=torch.bool), False, [])
+        q = torch.nn.functional.one_hot(tokens, self.verifier.vocabulary).float()
+        return Proposal(tokens, q, torch.zeros(n), logits, torch.ones(n, dtype=torch.bool), False, [])
 
     def keep(self, length: int) -> None:
         self.kept_lengths.append(length)

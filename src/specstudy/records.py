@@ -1,6 +1,6 @@
 """The rows of every table, declared once: name, type, unit and meaning of each column. Imports nothing of the project.
 
-A column that may be undefined is optional and holds None, never NaN; the row's `null_reason` says why where there is one.
+A column that may be undefined is optional and holds None, never NaN; `null_reason` says why where the row has one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PrefillHead:
     layer: int = column("layer, from 0")
     head: int = column("query head, from 0")
     first_token_attention: float = column("mean over queries of the attention paid to position 0")
-    max_content_attention: float | None = column("largest mean attention received per visible query by a content position")
+    max_content_attention: float | None = column("largest attention received per visible query by a content position")
     max_content_position: int | None = column("that content position")
 
 
@@ -103,6 +103,7 @@ class DecodeToken:
     entropy_norm: float = column("entropy_bits over log2 of the ids that can be emitted")
     sampling_entropy_bits: float = column("entropy of the distribution sampled from", "bits")
     top_ids: list[int] = column("ids of the most likely tokens at temperature 1, descending")
+    top_tokens: list[str] = column("their texts")
     top_probs: list[float] = column("their probabilities at temperature 1")
     is_word_start: bool = column("begins a word by the tokenizer's own convention")
     draft_entropy_bits: float | None = column("entropy of the draft at temperature 1 on the same text", "bits")
@@ -235,14 +236,14 @@ class Correlation:
     """A pair of measures on a subset."""
 
     level: str = column("prompt or token")
-    subset: str = column("all, or a category")
+    subset: str = column("all, a category, or what is held constant: within_category, given_length, within_prompt")
     x: str = column("first measure")
     y: str = column("second measure")
     method: str = column("pearson or spearman")
-    n: int = column("rows that carry both measures")
+    n: int = column("rows that carry both measures; prompts where the subset is within_prompt")
     estimate: float | None = column("the coefficient")
-    ci_low: float | None = column("lower end of the 95 % bootstrap interval (by prompt)")
-    ci_high: float | None = column("upper end of the 95 % bootstrap interval (by prompt)")
+    ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
     p_value: float | None = column("two-sided p")
     p_adjusted: float | None = column("Holm within the family of one level, subset and method")
     null_reason: str | None = _null_reason()

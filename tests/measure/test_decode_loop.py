@@ -51,7 +51,7 @@ def test_sampling_entropy_is_that_of_the_warped_distribution():
     generation = decode.generate(model, PROMPT, settings_for(10, warp), np.random.default_rng(0))
     for index, step in enumerate(generation.steps):
         logits = tiny.uncached_logits(model, PROMPT + generation.token_ids[:index])[-1:]
-        p = sampling.warp(logits, warp).probabilities[0].double().numpy()
+        p = sampling.warp(logits, warp).dense(tiny.VOCABULARY)[0].double().numpy()
         assert p[step.token_id] > 0
         assert step.sampling_entropy_bits == pytest.approx(-(p[p > 0] * np.log2(p[p > 0])).sum(), abs=1e-4)
         assert step.sampling_entropy_bits < step.entropy_bits
@@ -76,7 +76,7 @@ def test_teacher_forcing_equals_uncached_passes(block, monkeypatch):
     for index in range(len(answer)):
         text = PROMPT + answer[:index]
         p_logits, q_logits = (tiny.uncached_logits(m, text)[-1:] for m in (verifier, draft))
-        p, q = (sampling.warp(logits, warp).probabilities for logits in (p_logits, q_logits))
+        p, q = (sampling.warp(logits, warp).dense(tiny.VOCABULARY) for logits in (p_logits, q_logits))
         assert forced.expected_accept[index] == pytest.approx(float(torch.minimum(p, q).sum()), abs=1e-4)
         raw = float(sampling.raw_statistics(q_logits).entropy_bits)
         assert forced.draft_entropy_bits[index] == pytest.approx(raw, abs=1e-4)

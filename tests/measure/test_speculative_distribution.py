@@ -30,7 +30,7 @@ def pair():
 
 
 def warped(model, ids):
-    return sampling.warp(tiny.uncached_logits(model, ids)[-1:], WARP).probabilities[0]
+    return sampling.warp(tiny.uncached_logits(model, ids)[-1:], WARP).dense(7)[0]
 
 
 def exact_joint(verifier):

@@ -74,8 +74,8 @@ def head_positions(head_ids: Tensor, vocabulary: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Batch:
-    """Right-padded ids [B, S], the flat positions that predict answer tokens [N], and for these the teacher's top ids as
-    places in the head and their log-probabilities [N, K]."""
+    """Right-padded ids [B, S], the flat positions that predict answer tokens [N], and for these the teacher's top ids
+    as places in the head and their log-probabilities [N, K]."""
 
     ids: Tensor
     wanted: Tensor

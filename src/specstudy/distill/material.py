@@ -562,7 +562,7 @@ CODE_REQUESTS: tuple[str, ...] = _items("""Explain what this code does, {format}
     happens in this code if the input is empty or very large? Answer {format}. | Explain the following code
     line by line to {audience}.""")
 
-LISTINGS: tuple[str, ...] = _listings('''
+LISTINGS: tuple[str, ...] = _listings("""
 def {func1}({list1}):
     {acc1} = 0
     for i in range(1, len({list1})):
@@ -738,7 +738,7 @@ SET {field1} = {field1} * 1.{rate:1-9}, status = 'open'
 WHERE city = '{city1}'
    OR id IN (SELECT {table1}_id FROM {table2} WHERE {field1} < {limit:5-400})
    AND status <> 'closed';
-''')
+""")
 
 CODE_PART_INTRODUCTIONS: tuple[str, ...] = _items("""I inherited these pieces of code from {person}, who
     used them for {n:2-9} years at a shop in {city}. | The listings belong to three different programs that

@@ -96,17 +96,12 @@ def _either_order(composer: _Composer, request: str, body: str) -> str:
     """Put the request before or after the text it is about."""
     parts = [request, body]
     # Requests that announce the text have to come first.
-    if (
-        not re.search(r"\b(below|following|here is)\b", request, re.IGNORECASE)
-        and composer.rng.random() < 0.5
-    ):
+    if not re.search(r"\b(below|following|here is)\b", request, re.IGNORECASE) and composer.rng.random() < 0.5:
         parts.reverse()
     return "\n\n".join(parts)
 
 
-def _sentences(
-    composer: _Composer, openings: Sequence[str], patterns: Sequence[str], low: int, high: int
-) -> list[str]:
+def _sentences(composer: _Composer, openings: Sequence[str], patterns: Sequence[str], low: int, high: int) -> list[str]:
     """Return an opening and then sentences in random order until a drawn number of words is reached."""
     target = composer.rng.randint(low, high)
     filled = [composer.choice(openings)]
@@ -214,9 +209,7 @@ def _data_task(composer: _Composer) -> str:
 
 
 def _code_medium(composer: _Composer) -> str:
-    return (
-        composer.choice(material.CODE_MEDIUM) if composer.rng.random() < 0.4 else _listing_task(1)(composer)
-    )
+    return composer.choice(material.CODE_MEDIUM) if composer.rng.random() < 0.4 else _listing_task(1)(composer)
 
 
 def _code_long(composer: _Composer) -> str:
@@ -228,13 +221,9 @@ def _math_long(composer: _Composer) -> str:
     story = " ".join(_sentences(composer, material.MATH_OPENINGS, material.MATH_STORY, 80, 150))
     lines = ["month | customers | income in euros | costs in euros | hours worked"]
     for month in material.FILLERS["month"][: composer.rng.randint(5, 12)]:
-        lines.append(
-            composer.fill(f"{month} | {{n:40-900}} | {{n:900-9000}} | {{n:500-7000}} | {{n:60-480}}")
-        )
+        lines.append(composer.fill(f"{month} | {{n:40-900}} | {{n:900-9000}} | {{n:500-7000}} | {{n:60-480}}"))
     questions = composer.rng.sample(material.MATH_QUESTIONS, composer.rng.randint(3, 6))
-    parts = [
-        f"({letter}) {composer.fill(question)}" for letter, question in zip("abcdef", questions, strict=False)
-    ]
+    parts = [f"({letter}) {composer.fill(question)}" for letter, question in zip("abcdef", questions, strict=False)]
     ending = composer.choice(material.FILLERS["mathformat"])
     return "\n\n".join([story, "\n".join(lines), "\n".join(parts), ending])
 
@@ -253,9 +242,7 @@ def _ambiguous_task(low: int, high: int) -> Callable[[_Composer], str]:
         if composer.rng.random() < 0.45:
             body = _thread(composer, low, high)
         else:
-            body = " ".join(
-                _sentences(composer, material.AMBIGUOUS_OPENINGS, material.AMBIGUOUS_CONTEXT, low, high)
-            )
+            body = " ".join(_sentences(composer, material.AMBIGUOUS_OPENINGS, material.AMBIGUOUS_CONTEXT, low, high))
         return _either_order(composer, composer.choice(material.AMBIGUOUS_REQUESTS), body)
 
     return make

@@ -56,8 +56,8 @@ def prompt_batches(lengths: Sequence[int], plan: SamplingPlan) -> list[list[int]
 
 @dataclass(frozen=True)
 class Answers:
-    """B answers: their prompts, sampled ids [B, T] of which `lengths` [B] count, and top teacher ids and log-probabilities
-    at temperature 1 [B, T, K]."""
+    """B answers: their prompts, sampled ids [B, T] of which `lengths` [B] count, and the teacher's top ids and
+    log-probabilities at temperature 1 [B, T, K]."""
 
     prompts: list[Tensor]
     ids: Tensor

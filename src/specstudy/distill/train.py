@@ -10,8 +10,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from specstudy.distill.data import NOT_IN_HEAD, Batch, Example, collate, epoch_batches
+
 
 @dataclass(frozen=True)
 class TrainingPlan:
@@ -38,7 +40,7 @@ class TrainingPlan:
 class Student(nn.Module):
     """Layers copied from the verifier, in float32; embedding and output head are the verifier's own and stay fixed."""
 
-    def __init__(self, verifier: nn.Module, layers: Sequence[int], head_ids: Tensor) -> None:
+    def __init__(self, verifier: PreTrainedModel, layers: Sequence[int], head_ids: Tensor) -> None:
         super().__init__()
         config = copy.deepcopy(verifier.config)
         config.num_hidden_layers = len(layers)
@@ -74,7 +76,8 @@ def cross_entropy_nats(logits: Tensor, batch: Batch) -> Tensor:
 
 
 def expected_acceptance(logits: Tensor, batch: Batch, temperature: float, top_p: float) -> Tensor:
-    """sum_x min(p(x), q(x)) [N], both warped; the teacher from its stored top ids, its nucleus a constant to the gradient."""
+    """sum_x min(p(x), q(x)) [N], both warped; p from the teacher's stored top ids. What is kept is a constant to the
+    gradient."""
     p = torch.softmax(batch.logprobs / temperature, dim=-1)
     p = p * (p.cumsum(-1) - p < top_p)
     p = p / p.sum(-1, keepdim=True)

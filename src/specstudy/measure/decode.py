@@ -1,9 +1,10 @@
-"""Decode: the verifier's own sampling loop, with the distribution behind every token; then the draft over the same text."""
+"""Decode: the verifier's own sampling loop with the distribution behind every token, then the draft on the same text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from specstudy import formulas
 from specstudy.measure import sampling
-from specstudy.measure.sampling import Warp
+from specstudy.measure.sampling import Warp, Warped
 from specstudy.measure.sinks import BLOCK_TOKENS, prefill_sums
 from specstudy.models import device as devices
 from specstudy.models.cache import CachedModel
@@ -66,21 +67,23 @@ class Generation:
 def refuse_not_finite(model: LanguageModel) -> NotFiniteError:
     """The error for logits that are NaN or infinite, with advice."""
     advice = "; execution.dtype=float32 or bfloat16 has the range" if model.dtype == torch.float16 else ""
-    return NotFiniteError(f"{model.name} gave NaN or infinite logits in {str(model.dtype).removeprefix('torch.')}{advice}")
+    return NotFiniteError(
+        f"{model.name} gave NaN or infinite logits in {str(model.dtype).removeprefix('torch.')}{advice}"
+    )
 
 
 def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, Tensor]:
     """(token id [1] on the device, everything recorded about it packed into one float32 vector)."""
     raw = sampling.raw_statistics(logits)
     warped = sampling.warp(logits, warp)
-    token = sampling.draw(warped.probabilities, uniform)
+    token = sampling.draw(warped.ids, warped.probabilities, uniform)
     top_logits, top_ids = logits[0].topk(n_candidates)
     packed = torch.cat(
         [
             token.float(),
             logits[0, token] - raw.log_normalizer,
             raw.entropy_bits,
-            sampling.distribution_entropy_bits(warped.probabilities),
+            warped.entropy_bits(),
             warped.complete.float(),
             raw.finite.float(),
             top_ids.float(),
@@ -151,7 +154,7 @@ class TeacherForced:
 
 @torch.inference_mode()
 def teacher_forced(pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[int], warp: Warp) -> TeacherForced:
-    """The draft's entropy and sum_x min(p(x), q(x)) before each answer token, both models fed the same text in blocks."""
+    """The draft's entropy and sum_x min(p(x), q(x)) before each answer token; both are fed the text in blocks."""
     device = pair.verifier.device
     ids = torch.tensor([*prompt_ids, *answer_ids[:-1]], device=device)
     verifier, draft = CachedModel(pair.verifier), CachedModel(pair.draft)
@@ -169,16 +172,14 @@ def teacher_forced(pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[i
             raise refuse_not_finite(pair.draft)
         p, q = (complete_warp(logits, warp) for logits in (p_logits, q_logits))
         entropies += raw.entropy_bits.tolist()
-        accepts += sampling.expected_acceptance(p, q).clamp(max=1.0).tolist()
+        accepts += sampling.expected_acceptance(p, q.dense(pair.draft.vocabulary)).tolist()
     return TeacherForced(entropies, accepts)
 
 
-def complete_warp(logits: Tensor, warp: Warp) -> Tensor:
-    """Warped probabilities [R, V], sorting everything where the candidates do not hold the nucleus. Waits for the device."""
+def complete_warp(logits: Tensor, warp: Warp) -> Warped:
+    """Warped distributions, sorting everything where the candidates do not hold the nucleus. Waits for the device."""
     warped = sampling.warp(logits, warp)
-    if bool(warped.complete.all()):
-        return warped.probabilities
-    return sampling.warp(logits, warp.widened()).probabilities
+    return warped if bool(warped.complete.all()) else sampling.warp(logits, warp.widened())
 
 
 def attention_from_generated(
@@ -187,7 +188,8 @@ def attention_from_generated(
     """Mean attention [P] that the answer's tokens pay to each prompt position, over layers, heads and answer tokens."""
     n_prompt = len(prompt_ids)
     sums = prefill_sums(model, [*prompt_ids, *answer_ids], window=1, first_query=n_prompt)
-    return sums.column_sums.double().numpy().mean((0, 1))[:n_prompt] / len(answer_ids)
+    received: NDArray[np.float64] = sums.column_sums.double().numpy().mean((0, 1))[:n_prompt]
+    return received / len(answer_ids)
 
 
 def measure_decode(
@@ -205,9 +207,7 @@ def measure_decode(
     }
 
 
-def _token_records(
-    keys: dict[str, object], pair: Pair, generation: Generation, forced: TeacherForced
-) -> list[object]:
+def _token_records(keys: dict[str, Any], pair: Pair, generation: Generation, forced: TeacherForced) -> list[object]:
     texts = [token_text(pair.tokenizer, step.token_id) for step in generation.steps]
     starts = word_starts(texts)
     most_bits = float(np.log2(pair.verifier.n_emittable))
@@ -222,6 +222,7 @@ def _token_records(
             entropy_norm=step.entropy_bits / most_bits,
             sampling_entropy_bits=step.sampling_entropy_bits,
             top_ids=step.top_ids,
+            top_tokens=[token_text(pair.tokenizer, i) for i in step.top_ids],
             top_probs=step.top_probs,
             is_word_start=starts[index],
             draft_entropy_bits=forced.draft_entropy_bits[index],
@@ -231,9 +232,7 @@ def _token_records(
     ]
 
 
-def _run_record(
-    keys: dict[str, object], pair: Pair, rendered: RenderedPrompt, generation: Generation
-) -> DecodeRun:
+def _run_record(keys: dict[str, Any], pair: Pair, rendered: RenderedPrompt, generation: Generation) -> DecodeRun:
     mean_bits = float(np.mean([step.entropy_bits for step in generation.steps]))
     return DecodeRun(
         **keys,
@@ -250,7 +249,7 @@ def _run_record(
 
 
 def _attention_records(
-    keys: dict[str, object], rendered: RenderedPrompt, attention: NDArray[np.float64]
+    keys: dict[str, Any], rendered: RenderedPrompt, attention: NDArray[np.float64]
 ) -> list[object]:
     content = np.array([not p.is_structural for p in rendered.positions])
     z = formulas.robust_z_scores(attention, content)

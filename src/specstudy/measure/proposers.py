@@ -22,17 +22,26 @@ AdaptiveStop = Callable[[float], bool]
 
 @dataclass(frozen=True)
 class Proposal:
-    """n drafted ids [n]; q [n, V] exactly as drawn from; the draft's logits [n, V] before warping; flags [n].
+    """n drafted ids [n]; q [n, V] exactly as drawn from, and its entropy [n]; the draft's logits [n, V] before warping;
+    `complete` [n] as in `Warped`.
 
     `forward_marks` lie around each forward pass. A stopped draft has seen one distribution more than it drew from.
     """
 
     ids: Tensor
     q: Tensor
+    q_entropy_bits: Tensor
     logits: Tensor
     complete: Tensor
     stopped_early: bool
     forward_marks: list[tuple[Mark, Mark]]
+
+
+def no_proposal(context: Tensor, vocabulary: int) -> Proposal:
+    """Nothing drafted: the verifier takes a plain step."""
+    none = torch.zeros(0, device=context.device)
+    rows = none.view(0, 1).expand(0, vocabulary)
+    return Proposal(context.new_zeros(0), rows, none, rows, none.bool(), False, [])
 
 
 class Proposer(Protocol):
@@ -75,7 +84,7 @@ class ModelProposer:
 
     def propose(self, context: Tensor, n: int, uniforms: Tensor, warp: Warp) -> Proposal:
         feed = context[self.cached.length :]
-        ids, distributions, logits_seen, complete, marks = [], [], [], [], []
+        ids, warps, seen, marks = [], [], [], []
         stopped = False
         for index in range(n):
             before = devices.mark(context.device)
@@ -85,17 +94,21 @@ class ModelProposer:
                 stopped = True
                 break
             warped = sampling.warp(logits, warp)
-            feed = sampling.draw(warped.probabilities, uniforms[index : index + 1])
+            feed = sampling.draw(warped.ids, warped.probabilities, uniforms[index : index + 1])
             ids.append(feed)
-            distributions.append(warped.probabilities)
-            logits_seen.append(logits)
-            complete.append(warped.complete)
+            warps.append(warped)
+            seen.append(logits)
         if not ids:
-            nothing = context.new_zeros(0)
-            empty = torch.zeros(0, self.cached.model.vocabulary, device=context.device)
-            return Proposal(nothing, empty, empty, nothing.bool(), stopped, marks)
+            return no_proposal(context, self.cached.model.vocabulary)
+        vocabulary = self.cached.model.vocabulary
         return Proposal(
-            torch.cat(ids), torch.cat(distributions), torch.cat(logits_seen), torch.cat(complete), stopped, marks
+            ids=torch.cat(ids),
+            q=torch.cat([w.dense(vocabulary) for w in warps]),
+            q_entropy_bits=torch.cat([w.entropy_bits() for w in warps]),
+            logits=torch.cat(seen),
+            complete=torch.cat([w.complete for w in warps]),
+            stopped_early=stopped,
+            forward_marks=marks,
         )
 
     def keep(self, length: int) -> None:

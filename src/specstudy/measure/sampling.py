@@ -1,4 +1,4 @@
-"""From logits to distributions to tokens: entropy, temperature, nucleus, draws by inverse CDF. All in float32 on the device.
+"""From logits to distributions to tokens: entropy, temperature, nucleus, draws by inverse CDF. Float32, on the device.
 
 Nothing here waits for the device: what needs a decision by the host (a nucleus wider than the candidates looked at) is
 returned as a flag for the caller to look at together with its other results.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 DEFAULT_CANDIDATES = 256
-SMALLEST = 1e-38
+SMALLEST = 1e-30
 
 
 @dataclass(frozen=True)
@@ -34,55 +34,74 @@ class Warp:
 
 @dataclass(frozen=True)
 class Warped:
-    """probabilities [R, V]; `complete` [R] is False where the nucleus did not fit into the candidates."""
+    """Distributions over the ids that can be drawn: probabilities [R, K] of ids [R, K], ascending ids in each row.
 
+    `complete` [R] is False where the nucleus did not fit into the candidates.
+    """
+
+    ids: Tensor
     probabilities: Tensor
     complete: Tensor
+
+    def at(self, ids: Tensor) -> Tensor:
+        """Probability [R] of one id [R] in each row."""
+        return (self.probabilities * (self.ids == ids[:, None])).sum(-1)
+
+    def dense(self, vocabulary: int) -> Tensor:
+        """Probabilities of all ids [R, V]."""
+        return self.probabilities.new_zeros(len(self.ids), vocabulary).scatter_(-1, self.ids, self.probabilities)
+
+    def entropy_bits(self) -> Tensor:
+        """Entropy [R]."""
+        p = self.probabilities
+        return -(p * p.clamp(min=SMALLEST).log2()).sum(-1).clamp(max=0.0)
 
 
 def warp(logits: Tensor, how: Warp) -> Warped:
     """Distributions that are sampled from, for float32 logits [R, V].
 
-    The nucleus is the smallest set of most likely ids whose probability after temperature reaches top_p (Holtzman et al.
-    2020); ties are broken as topk breaks them.
+    The nucleus is the smallest set of most likely ids whose probability after temperature reaches top_p (Holtzman et
+    al. 2020); ties are broken as topk breaks them.
     """
-    rows = logits.shape[0]
+    rows, vocabulary = logits.shape
     everything = torch.ones(rows, dtype=torch.bool, device=logits.device)
     if how.temperature == 0:
         best = logits.argmax(-1, keepdim=True)
-        return Warped(torch.zeros_like(logits).scatter_(-1, best, 1.0), everything)
+        return Warped(best, torch.ones_like(best, dtype=torch.float32), everything)
     probabilities = torch.softmax(logits / how.temperature, dim=-1)
     if how.top_p >= 1.0:
-        return Warped(probabilities, everything)
-    size = logits.shape[-1] if how.candidates is None else min(how.candidates, logits.shape[-1])
+        return Warped(torch.arange(vocabulary, device=logits.device).expand(rows, -1), probabilities, everything)
+    size = vocabulary if how.candidates is None else min(how.candidates, vocabulary)
     top, ids = probabilities.topk(size, dim=-1)
     cumulative = top.cumsum(-1)
     kept = top * (cumulative - top < how.top_p)
     # The first candidate always stays: cumulative - top is 0 there only up to rounding, and top_p may be tiny.
     kept[:, 0] = top[:, 0]
     kept = kept / kept.sum(-1, keepdim=True)
-    complete = (cumulative[:, -1] >= how.top_p) if size < logits.shape[-1] else everything
-    return Warped(torch.zeros_like(probabilities).scatter_(-1, ids, kept), complete)
+    complete = (cumulative[:, -1] >= how.top_p) if size < vocabulary else everything
+    # In the order of ids, a draw does not depend on which of two nearly equal probabilities rounds higher.
+    ids, order = ids.sort(dim=-1)
+    return Warped(ids, kept.gather(-1, order), complete)
 
 
-def draw(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """Ids [R] drawn by inverse CDF from non-negative weights [R, V] (not all zero) with uniforms [R] in [0, 1).
+def draw(ids: Tensor, weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Ids [R] drawn by inverse CDF from weights [R, K] (>= 0, not all 0) of ids [R, K] with uniforms [R] in [0, 1).
 
     Unlike `multinomial` it repeats across devices and never returns an id of weight 0.
     """
     cumulative = weights.cumsum(-1)
     target = uniforms[:, None] * cumulative[:, -1:]
-    positions = torch.arange(weights.shape[-1], device=weights.device)
+    places = torch.arange(weights.shape[-1], device=weights.device)
     positive = weights > 0
     # A parallel cumsum may step back by a rounding error, and u * total may round up to the total.
-    first_beyond = torch.where((cumulative > target) & positive, positions, weights.shape[-1]).amin(-1)
-    last_positive = torch.where(positive, positions, 0).amax(-1)
-    return torch.minimum(first_beyond, last_positive)
+    first_beyond = torch.where((cumulative > target) & positive, places, weights.shape[-1]).amin(-1)
+    last_positive = torch.where(positive, places, 0).amax(-1)
+    return ids.gather(-1, torch.minimum(first_beyond, last_positive)[:, None])[:, 0]
 
 
 @dataclass(frozen=True)
 class RawStatistics:
-    """At temperature 1: log-probabilities' normaliser and entropy; `finite` is False for NaN or infinite logits. All [R]."""
+    """At temperature 1, all [R]: log of the normaliser, entropy, and `finite`, False for NaN or infinite logits."""
 
     log_normalizer: Tensor
     entropy_bits: Tensor
@@ -90,10 +109,10 @@ class RawStatistics:
 
 
 def raw_statistics(logits: Tensor) -> RawStatistics:
-    """H = -sum p log2 p in bits over softmax(logits) for float32 logits [R, V]; a logit of -inf has p = 0 and adds 0."""
+    """H = -sum p log2 p in bits over softmax(logits), float32 logits [R, V]; a logit of -inf has p = 0 and adds 0."""
     highest = logits.amax(-1, keepdim=True)
-    # exp(x) is 0 long before x reaches -1e4, so the floor changes no probability; it keeps 0 * inf out of the sum.
-    centred = (logits - highest).clamp_(min=-1e4)
+    # exp(-80) adds nothing that float32 could hold beside the highest; the floor keeps 0 * inf out of the sum.
+    centred = (logits - highest).clamp_(min=-80.0)
     weights = centred.exp()
     total = weights.sum(-1)
     entropy = total.log() - (weights * centred).sum(-1) / total
@@ -102,14 +121,9 @@ def raw_statistics(logits: Tensor) -> RawStatistics:
     )
 
 
-def distribution_entropy_bits(probabilities: Tensor) -> Tensor:
-    """Entropy [R] in bits of distributions [R, V]."""
-    return -(probabilities * probabilities.clamp(min=SMALLEST).log2()).sum(-1).clamp(max=0.0)
-
-
-def expected_acceptance(verifier: Tensor, draft: Tensor) -> Tensor:
-    """sum_x min(p(x), q(x)) [R] of warped distributions [R, V]: the chance that a token drawn from q passes."""
-    return torch.minimum(verifier, draft).sum(-1)
+def expected_acceptance(verifier: Warped, draft: Tensor) -> Tensor:
+    """sum_x min(p(x), q(x)) [R], the draft's q dense [R, V]: the chance that a token drawn from q passes."""
+    return torch.minimum(verifier.probabilities, draft.gather(-1, verifier.ids)).sum(-1).clamp(max=1.0)
 
 
 def acceptance_probability(p: Tensor, q: Tensor) -> Tensor:
@@ -117,11 +131,12 @@ def acceptance_probability(p: Tensor, q: Tensor) -> Tensor:
     return (p / q.clamp(min=SMALLEST)).clamp(max=1.0)
 
 
-def residual(verifier: Tensor, draft: Tensor) -> Tensor:
-    """max(0, p - q) [R, V], not normalised: what the correction after a rejection is drawn from.
+def residual(verifier: Warped, draft: Tensor) -> Tensor:
+    """max(0, p - q) [R, K] over the verifier's ids, not normalised; q dense [R, V]. A rejected token's correction is
+    drawn from it.
 
     Where rounding leaves nothing (p equals q), p itself: such a position is rejected with probability 0.
     """
-    rest = (verifier - draft).clamp(min=0.0)
+    rest = (verifier.probabilities - draft.gather(-1, verifier.ids)).clamp(min=0.0)
     empty = rest.sum(-1, keepdim=True) <= 0
-    return torch.where(empty, verifier, rest)
+    return torch.where(empty, verifier.probabilities, rest)

@@ -40,7 +40,7 @@ def visible_queries(n_tokens: int, sliding_window: int | None) -> Floats:
 
 
 def received(sums: AttentionSums) -> Received:
-    """From sums over queries to the measures of a prompt: per visible query, share, and from the last `window` positions."""
+    """From sums over queries to the measures of a prompt."""
     columns = sums.column_sums.double().numpy()
     n_layers, _, n_tokens = columns.shape
     visible = np.stack([visible_queries(n_tokens, sums.sliding_windows[layer]) for layer in range(n_layers)])

@@ -76,9 +76,7 @@ def _stop(pair: Pair, settings: SpeculationSettings) -> AdaptiveStop | None:
     return entropy_stop(settings.stop_threshold, pair.draft.n_emittable)
 
 
-def _token_records(
-    keys: dict[str, Any], pair: Pair, index: int, r: Round, most_bits: float
-) -> Iterator[SpecToken]:
+def _token_records(keys: dict[str, Any], pair: Pair, index: int, r: Round, most_bits: float) -> Iterator[SpecToken]:
     d = r.drafted
     for i in range(r.n_proposed):
         tested = i < r.n_tested

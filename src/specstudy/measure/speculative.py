@@ -1,4 +1,4 @@
-"""Speculative sampling (Leviathan et al. 2023; Chen et al. 2023): the emitted text has exactly the verifier's distribution.
+"""Speculative sampling (Leviathan et al. 2023; Chen et al. 2023): the text has exactly the verifier's distribution.
 
 Invariant after every round, L tokens of text: the verifier's cache holds exactly the first L - 1, the draft's a prefix
 of them. Everything inside a round stays on the device; its result comes back in one transfer.
@@ -18,7 +18,7 @@ from torch import Tensor
 from specstudy.measure import sampling
 from specstudy.measure.decode import GenerationSettings, refuse_not_finite
 from specstudy.measure.proposers import Proposal, Proposer
-from specstudy.measure.sampling import Warp
+from specstudy.measure.sampling import Warp, Warped
 from specstudy.models import device as devices
 from specstudy.models.cache import CachedModel
 from specstudy.models.device import Mark
@@ -38,8 +38,8 @@ DRAFT_FIELDS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verifier pass decided, on the device: `drafted` [fields, n], and about the verifier's own token `final` [3]
-    (id, probability, entropy in bits); n_accepted counts passes before the first rejection."""
+    """What a verifier pass decided, on the device: `drafted` [fields, n], and about the verifier's own token `final`
+    [3] (id, probability, entropy in bits); n_accepted counts passes before the first rejection."""
 
     drafted: Tensor
     final: Tensor
@@ -92,17 +92,17 @@ class SpeculativeGeneration:
 
 
 def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> Verdict:
-    """Accept or reject n drafted tokens by the verifier's logits [n + 1, V]; uniforms [n + 1]: n tests, then one draw."""
+    """Accept or reject n drafted tokens by the verifier's logits [n + 1, V]; uniforms [n + 1]: n tests, one draw."""
     n = len(proposal.ids)
-    warped = sampling.warp(logits, warp)
-    p, q, ids = warped.probabilities, proposal.q, proposal.ids[:, None]
-    p_drafted, q_drafted = p[:n].gather(-1, ids)[:, 0], q.gather(-1, ids)[:, 0]
+    p, q = sampling.warp(logits, warp), proposal.q
+    tested = Warped(p.ids[:n], p.probabilities[:n], p.complete[:n])
+    p_drafted, q_drafted = tested.at(proposal.ids), q.gather(-1, proposal.ids[:, None])[:, 0]
     accept_prob = sampling.acceptance_probability(p_drafted, q_drafted)
     n_accepted = (uniforms[:n] < accept_prob).long().cumprod(0).sum().view(1)
     # A row of zeros stands for the draft after full acceptance: max(0, p - 0) is p, and the bonus comes from p itself.
-    q_at_end = torch.cat([q, q.new_zeros(1, q.shape[-1])]).index_select(0, n_accepted)
-    p_at_end = p.index_select(0, n_accepted)
-    final_id = sampling.draw(sampling.residual(p_at_end, q_at_end), uniforms[n:])
+    q_at_end = torch.cat([q, q.new_zeros(1, logits.shape[-1])]).index_select(0, n_accepted)
+    p_at_end = Warped(*(t.index_select(0, n_accepted) for t in (p.ids, p.probabilities, p.complete)))
+    final_id = sampling.draw(p_at_end.ids, sampling.residual(p_at_end, q_at_end), uniforms[n:])
     raw_p, raw_q = sampling.raw_statistics(logits), sampling.raw_statistics(proposal.logits)
     drafted = torch.stack(
         [
@@ -110,19 +110,19 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
             q_drafted,
             p_drafted,
             accept_prob,
-            sampling.expected_acceptance(p[:n], q).clamp(max=1.0),
+            sampling.expected_acceptance(tested, q),
             raw_q.entropy_bits,
-            sampling.distribution_entropy_bits(q),
+            proposal.q_entropy_bits,
             raw_p.entropy_bits[:n],
         ]
     )
-    final = torch.cat([final_id.float(), p_at_end[0, final_id], raw_p.entropy_bits.index_select(0, n_accepted)])
+    final = torch.cat([final_id.float(), p_at_end.at(final_id), raw_p.entropy_bits.index_select(0, n_accepted)])
     return Verdict(
         drafted,
         final,
         final_id,
         n_accepted,
-        torch.cat([warped.complete, proposal.complete]).all(),
+        torch.cat([p.complete, proposal.complete]).all(),
         torch.cat([raw_p.finite, raw_q.finite]).all(),
     )
 
@@ -147,7 +147,9 @@ class SpeculativeLoop:
         self.device = verifier.device
         self.n_prompt = self.length = len(prompt_ids)
         # The text lives on the device, with room for a block that runs past the end.
-        self.text = torch.zeros(self.n_prompt + settings.max_new_tokens + gamma + 1, dtype=torch.long, device=self.device)
+        self.text = torch.zeros(
+            self.n_prompt + settings.max_new_tokens + gamma + 1, dtype=torch.long, device=self.device
+        )
         self.text[: self.n_prompt] = torch.tensor(list(prompt_ids), device=self.device)
         # Per round: gamma draws of the draft, gamma tests, one draw of the verifier.
         numbers = rng.random((settings.max_new_tokens, 2 * gamma + 1), dtype=np.float32)
@@ -210,7 +212,12 @@ class SpeculativeLoop:
     def _fetch(verdict: Verdict) -> _Numbers:
         """The round's only transfer to the host."""
         head = torch.cat(
-            [verdict.finite.view(1).float(), verdict.complete.view(1).float(), verdict.n_accepted.float(), verdict.final]
+            [
+                verdict.finite.view(1).float(),
+                verdict.complete.view(1).float(),
+                verdict.n_accepted.float(),
+                verdict.final,
+            ]
         )
         values = torch.cat([head, verdict.drafted.flatten()]).tolist()
         table = np.array(values[6:], dtype=np.float32).reshape(len(DRAFT_FIELDS), -1)
@@ -224,9 +231,7 @@ class SpeculativeLoop:
             drafted=dict(zip(DRAFT_FIELDS, table, strict=True)),
         )
 
-    def _result(
-        self, numbers: _Numbers, proposal: Proposal, verify_marks: tuple[Mark, Mark], begun_s: float
-    ) -> Round:
+    def _result(self, numbers: _Numbers, proposal: Proposal, verify_marks: tuple[Mark, Mark], begun_s: float) -> Round:
         drafted_ids = [int(i) for i in numbers.drafted["token_id"]]
         end = next((i + 1 for i, token in enumerate(drafted_ids) if token in self.settings.eos_ids), len(drafted_ids))
         ended_by_draft = numbers.n_accepted >= end and end > 0 and drafted_ids[end - 1] in self.settings.eos_ids

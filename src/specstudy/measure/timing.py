@@ -31,8 +31,8 @@ def measured_costs(
 ) -> Costs:
     """Costs from the forward passes of the verifier alone and from the rounds of a generation.
 
-    Medians, so that one slow step of a busy machine does not count. `verify_s` of full rounds (gamma proposed) gives the
-    pass over gamma + 1 tokens; without a full round, all rounds do.
+    Medians, so that one slow step of a busy machine does not count. `verify_s` of full rounds (gamma proposed) gives
+    the pass over gamma + 1 tokens; without a full round, all rounds do.
     """
     step_s = float(np.median(verifier_step_s))
     full = [v for v, n in zip(verify_s, n_proposed, strict=True) if n == gamma] or list(verify_s)

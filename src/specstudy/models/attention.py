@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
@@ -74,12 +74,15 @@ class Collector:
         """An attention function for transformers: query [1, H, S, D], key and value [1, KV, S, D]."""
         unknown = {name for name, value in others.items() if value is not None} - HARMLESS
         if unknown or dropout:
-            raise UserError(f"prefill cannot measure attention with the argument {', '.join(sorted(unknown)) or 'dropout'}")
+            raise UserError(
+                f"prefill cannot measure attention with the argument {', '.join(sorted(unknown)) or 'dropout'}"
+            )
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         self._add_up(query[0], key[0], attention_mask, scale, sliding_window)
-        return sdpa_attention_forward(
+        output: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, sliding_window=sliding_window, **others
         )
+        return output
 
     def _add_up(
         self, query: Tensor, key: Tensor, attention_mask: Tensor | None, scale: float, sliding_window: int | None
@@ -147,7 +150,7 @@ class Collector:
 
 
 @contextmanager
-def reduced_attention(module: nn.Module, window: int, first_query: int = 0) -> Iterator[Collector]:
+def reduced_attention(module: PreTrainedModel, window: int, first_query: int = 0) -> Iterator[Collector]:
     """Within this block, forward passes of `module` add up their attention; afterwards it runs as before."""
     collector = Collector(window, first_query)
     before = module.config._attn_implementation

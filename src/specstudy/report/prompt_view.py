@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +105,6 @@ class PromptViews:
         self._health = _measure(frame_of(tables, "prefill_prompts"), "context_health_soft")
         runs = frame_of(tables, "spec_runs")
         self._speedup = _measure(_first_repetition(of_setting(runs, setting)) if setting else runs.iloc[:0], "speedup")
-        self._texts = _known_texts(tables)
         self.categories = _categories(tables)
 
     def view(self, prompt_id: str) -> PromptView:
@@ -117,7 +115,7 @@ class PromptViews:
             prompt_id,
             self.categories[prompt_id],
             _prompt_tokens(self._prefill.get(prompt_id)),
-            _answer_tokens(self._decode.get(prompt_id), self._texts),
+            _answer_tokens(self._decode.get(prompt_id)),
             _rounds(self._spec.get(prompt_id)),
             self._health.get(prompt_id),
             self._speedup.get(prompt_id),
@@ -151,13 +149,6 @@ def _measure(frame: pd.DataFrame, column: str) -> dict[str, float]:
     return {str(prompt_id): float(value) for prompt_id, value in zip(known["prompt_id"], known[column], strict=True)}
 
 
-def _known_texts(tables: Tables) -> Mapping[int, str]:
-    """Texts of the ids that occur in the study: candidates are stored as ids."""
-    names = ("prefill_tokens", "decode_tokens", "spec_tokens")
-    pairs = pd.concat([frame_of(tables, name)[["token_id", "token"]] for name in names])
-    return {int(i): str(text) for i, text in pairs.drop_duplicates("token_id").itertuples(index=False, name=None)}
-
-
 def _prompt_tokens(rows: pd.DataFrame | None) -> tuple[PromptToken, ...]:
     if rows is None:
         return ()
@@ -178,7 +169,7 @@ def _prompt_tokens(rows: pd.DataFrame | None) -> tuple[PromptToken, ...]:
     )
 
 
-def _answer_tokens(rows: pd.DataFrame | None, texts: Mapping[int, str]) -> tuple[AnswerToken, ...]:
+def _answer_tokens(rows: pd.DataFrame | None) -> tuple[AnswerToken, ...]:
     if rows is None:
         return ()
     return tuple(
@@ -189,9 +180,7 @@ def _answer_tokens(rows: pd.DataFrame | None, texts: Mapping[int, str]) -> tuple
             entropy_bits=float(row.entropy_bits),
             draft_entropy_bits=optional(row.draft_entropy_bits),
             expected_accept=optional(row.expected_accept),
-            candidates=tuple(
-                (texts.get(int(i), f"#{int(i)}"), float(p)) for i, p in zip(row.top_ids, row.top_probs, strict=True)
-            ),
+            candidates=tuple((str(token), float(p)) for token, p in zip(row.top_tokens, row.top_probs, strict=True)),
         )
         for row in rows_of(rows)
     )
