@@ -1,4 +1,4 @@
-"""Decode: the verifier's own sampling loop with the distribution behind every token, then the draft on the same text."""
+"""Decode: the verifier's own sampling loop with the distribution behind every token; the draft on the same text."""
 
 from __future__ import annotations
 
