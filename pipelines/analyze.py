@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import entry
 from workflow import run, without_result_neutral_settings
 
-from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.study import AnalysisResult
-from specstudy.analysis.study import analyze as analyze_tables
 from specstudy.config import StudyConfig, local_path
-from specstudy.report import figures, html
 from specstudy.tables.run import Run, open_run
 from specstudy.tables.run_directory import publish_table, run_path
 from specstudy.tables.schema import to_table
+
+if TYPE_CHECKING:
+    from specstudy.analysis.bootstrap import AnalysisSettings
+    from specstudy.analysis.study import AnalysisResult
 
 DEFAULT_GAMMA = 4
 
 
 def answer(run_dir: Path, config: StudyConfig) -> None:
     """Analyse the tables of a run, write everything that follows from them, and say what was found."""
-    from specstudy.report import terminal
+    # Imported here: statistics and plotting take seconds, which a wrong word need not wait for.
+    from specstudy.analysis.study import analyze as analyze_tables
+    from specstudy.report import html, terminal
 
     opened = open_run(run_dir)
     tables = {name: opened.table(name) for name in opened.tables}
@@ -35,12 +38,16 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
 
 def draw(opened: Run, result: AnalysisResult) -> list[Path]:
     """All figures of a run, from its tables alone."""
+    from specstudy.report import figures
+
     tables = {name: opened.table(name) for name in opened.tables}
     return figures.draw_all(result, tables, opened.path / "figures")
 
 
 def settings_of(config: StudyConfig) -> AnalysisSettings:
     """What the configuration says about intervals, and which gamma speaks for the study."""
+    from specstudy.analysis.bootstrap import AnalysisSettings
+
     gammas = config.spec.gamma
     return AnalysisSettings(
         bootstrap_samples=config.analysis.bootstrap_samples,

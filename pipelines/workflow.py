@@ -80,7 +80,9 @@ def without_result_neutral_settings(config: StudyConfig) -> dict[str, object]:
 def run(config: StudyConfig, stages: Sequence[Stage], after: Callable[[Path, StudyConfig], None] | None = None) -> int:
     """Run stages over the configured prompts, then `after` on the finished tables. 0, or 1 if prompts failed."""
     output_dir = local_path(config.output_dir)
+    # Whatever can be refused is refused before there is a run directory.
     prompts = chosen_prompts(config)
+    load = find_models(config) if stages else None
     with run_directory(
         output_dir,
         models=config.models.name,
@@ -89,8 +91,8 @@ def run(config: StudyConfig, stages: Sequence[Stage], after: Callable[[Path, Stu
     ) as run_dir:
         manifest.start(run_dir)
         failures: list[Failure] = []
-        if stages:
-            failures = _measure(config, stages, prompts, run_dir, Store(output_dir / "store"))
+        if load:
+            failures = _measure(config, stages, prompts, load(), run_dir, Store(output_dir / "store"))
         if after:
             after(run_dir, config)
         manifest.finish(run_dir)
@@ -104,31 +106,26 @@ def chosen_prompts(config: StudyConfig) -> list[Prompt]:
     return select(read_prompts(local_path(p.path), columns), p.categories, p.per_category)
 
 
-def load_models(config: StudyConfig) -> Pair:
-    """The configured pair on its device."""
+def find_models(config: StudyConfig) -> Callable[[], Pair]:
+    """What loads the configured pair on its device. Raises UserError for all that small files can tell."""
     import torch
     import transformers
 
     from specstudy.models.device import choose_device, choose_dtype
-    from specstudy.models.load import load_pair
+    from specstudy.models.load import find_pair, load_found_pair
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(config.execution.threads or os.cpu_count() or 1)
     device = choose_device(config.execution.device)
     dtype = choose_dtype(config.execution.dtype, device)
-    verifier, draft = (
-        # A name that is no path here is a Hub id.
-        str(local_path(name)) if local_path(name).exists() else name
-        for name in (config.models.verifier, config.models.draft)
-    )
-    return load_pair(verifier, draft, device, dtype, config.models.trust_remote_code)
+    found = find_pair(config.models.verifier, config.models.draft, config.models.trust_remote_code)
+    return lambda: load_found_pair(found, device, dtype)
 
 
 def _measure(
-    config: StudyConfig, stages: Sequence[Stage], prompts: Sequence[Prompt], run_dir: Path, store: Store
+    config: StudyConfig, stages: Sequence[Stage], prompts: Sequence[Prompt], pair: Pair, run_dir: Path, store: Store
 ) -> list[Failure]:
-    pair = load_models(config)
     _describe(config, pair, stages, prompts, run_dir)
     rendered, failures = _render(prompts, pair, config)
     with Progress(config.execution.progress) as progress:
@@ -138,11 +135,9 @@ def _measure(
     return failures
 
 
-def _render(
-    prompts: Sequence[Prompt], pair: Pair, config: StudyConfig
-) -> tuple[list[RenderedPrompt], list[Failure]]:
+def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple[list[RenderedPrompt], list[Failure]]:
     rendered, failures = [], []
-    longest = pair.verifier.context_length
+    longest = pair.context_length
     for prompt in prompts:
         try:
             shown = render(prompt, pair.tokenizer)
@@ -150,7 +145,7 @@ def _render(
             if longest is not None and needed > longest:
                 raise PromptTooLongError(
                     f"{len(shown.positions)} prompt tokens and {config.decode.max_new_tokens} new ones "
-                    f"do not fit into the verifier's context of {longest}"
+                    f"do not fit into the models' context of {longest}"
                 )
             rendered.append(shown)
         except ValueError as error:
@@ -167,8 +162,6 @@ def _run_stage(
     store: Store,
     progress: Progress,
 ) -> list[Failure]:
-    import torch
-
     from specstudy.models.device import empty_cache
 
     started_s = time.monotonic()
@@ -184,7 +177,9 @@ def _run_stage(
                 try:
                     store.put(stage.name, key, parts, stage.measure(pair, config, unit))
                     stored = store.get(stage.name, key)
-                except (FloatingPointError, ValueError, MemoryError, torch.OutOfMemoryError) as error:
+                except Exception as error:
+                    if not _is_of_the_prompt(error):
+                        raise
                     failures.append(Failure(stage.name, unit.prompt.prompt_id, error))
                 empty_cache(pair.verifier.device)
             else:
@@ -207,6 +202,13 @@ def _run_stage(
         },
     )
     return failures
+
+
+def _is_of_the_prompt(error: Exception) -> bool:
+    """Whether this may be the fault of one prompt, so that the others go on: NaN, memory, an odd text."""
+    from specstudy.models.device import is_out_of_memory
+
+    return isinstance(error, FloatingPointError | ValueError) or is_out_of_memory(error)
 
 
 def _common_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, object]:
@@ -262,9 +264,7 @@ def _describe(
         {"verifier": _model_entry(verifier, pair, config), "draft": _model_entry(pair.draft, pair, config)},
     )
     digest = hashlib.sha256(repr([asdict(p) for p in prompts]).encode()).hexdigest()
-    manifest.update(
-        run_dir, "prompts", {"name": config.prompts.name, "n_prompts": len(prompts), "sha256": digest}
-    )
+    manifest.update(run_dir, "prompts", {"name": config.prompts.name, "n_prompts": len(prompts), "sha256": digest})
     manifest.update(run_dir, "seeds", {"seed": config.seed, "analysis": config.analysis.seed})
     manifest.update(run_dir, "code", {stage.name: code_hash(stage.source_files) for stage in stages})
     manifest.update(run_dir, "config", to_mapping(config))

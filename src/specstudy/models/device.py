@@ -74,6 +74,14 @@ def empty_cache(device: torch.device) -> None:
         torch.mps.empty_cache()
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out. CUDA has a type for it; the CPU's and MPS' allocators only say so in words."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    words = str(error).lower()
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in words or "out of memory" in words)
+
+
 def now_s(device: torch.device) -> float:
     """A monotonic clock in seconds, read after the device has finished."""
     synchronize(device)
