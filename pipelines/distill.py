@@ -30,7 +30,7 @@ def distill(
     tokens: str = str(DEFAULT_ANSWER_TOKENS),
     layers: str = "0,29",
     head: str = "8192",
-    epochs: str = "4",
+    steps: str = "2400",
     threads: str = "0",
     directory: str = str(DRAFT),
     work: str = str(WORK),
@@ -53,7 +53,7 @@ def distill(
     sampling = SamplingPlan()
     _sample(verifier, tokenizer, ends, sampling, shards, int(tokens))
     training = TrainingPlan(
-        layers=tuple(int(layer) for layer in layers.split(",")), head_size=int(head), epochs=int(epochs)
+        layers=tuple(int(layer) for layer in layers.split(",")), head_size=int(head), steps=int(steps)
     )
     _train(verifier, ends, sampling, training, shards, Path(work) / "training.pt", Path(directory))
 
@@ -99,19 +99,19 @@ def _train(
     checkpoint: Path,
     directory: Path,
 ) -> None:
-    from specstudy.distill.data import frequent_ids, head_positions, read_shards
+    from specstudy.distill.data import head_positions, read_shards
     from specstudy.distill.train import Student, Trainer, evaluate
 
     training, held_out = read_shards(shards)
-    head_ids = frequent_ids(training, plan.head_size, verifier.vocabulary, ends)
+    head_ids = _head_ids(checkpoint.with_name("head.safetensors"), training, plan, verifier, ends)
     positions = head_positions(head_ids, verifier.vocabulary)
     student = Student(verifier.module, plan.layers, head_ids)
-    trainer = Trainer(student, training, plan, positions, checkpoint)
+    trainer = Trainer(student, lambda: read_shards(shards)[0], plan, positions, checkpoint)
     started_s, first_step = time.monotonic(), trainer.step
 
-    def report(step: int, total: int, loss: float) -> None:
-        left_s = (time.monotonic() - started_s) / (step - first_step) * (total - step)
-        print(f"step {step} of {total}, loss {loss:.3f}, {left_s / 60:.0f} minutes left", flush=True)
+    def report(step: int, loss: float) -> None:
+        left_s = (time.monotonic() - started_s) / (step - first_step) * (plan.steps - step)
+        print(f"step {step} of {plan.steps}, loss {loss:.3f}, {left_s / 60:.0f} minutes left", flush=True)
 
     trainer.run(report)
     quality = evaluate(student, held_out, plan, positions)
@@ -119,7 +119,23 @@ def _train(
         f"held out: cross-entropy {quality.cross_entropy_nats:.3f} nats, "
         f"alpha_expected {quality.expected_acceptance:.3f}"
     )
-    _write(verifier, student, head_ids, sampling, plan, quality, directory, training, held_out)
+    n_held_out = sum(e.n_answer_tokens for e in held_out)
+    _write(verifier, student, head_ids, sampling, plan, quality, directory, trainer.tokens_by_pass, n_held_out)
+
+
+def _head_ids(
+    path: Path, training: list[Any], plan: TrainingPlan, verifier: LanguageModel, ends: tuple[int, ...]
+) -> Any:
+    """The ids of the head, chosen when training first begins: more shards later do not change them."""
+    from safetensors.torch import load_file, save_file
+
+    from specstudy.distill.data import frequent_ids
+
+    if path.exists() and len(load_file(str(path))["ids"]) == plan.head_size:
+        return load_file(str(path))["ids"]
+    ids = frequent_ids(training, plan.head_size, verifier.vocabulary, ends)
+    save_file({"ids": ids}, str(path))
+    return ids
 
 
 def _write(
@@ -130,8 +146,8 @@ def _write(
     plan: TrainingPlan,
     quality: Quality,
     directory: Path,
-    training: list[Any],
-    held_out: list[Any],
+    tokens_by_pass: list[int],
+    n_held_out_tokens: int,
 ) -> None:
     from specstudy.models.shallow import save_shallow_draft
 
@@ -145,8 +161,8 @@ def _write(
             "n_layers": len(plan.layers),
             "sampling": asdict(sampling),
             "training": asdict(plan),
-            "n_training_tokens": sum(e.n_answer_tokens for e in training),
-            "n_held_out_tokens": sum(e.n_answer_tokens for e in held_out),
+            "training_tokens_by_pass": tokens_by_pass,
+            "n_held_out_tokens": n_held_out_tokens,
             "held_out": asdict(quality),
         },
     )
@@ -154,4 +170,4 @@ def _write(
 
 
 if __name__ == "__main__":
-    entry.command(distill, names=["tokens", "layers", "head", "epochs", "threads", "directory", "work"])
+    entry.command(distill, names=["tokens", "layers", "head", "steps", "threads", "directory", "work"])

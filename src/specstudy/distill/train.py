@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,7 +16,7 @@ from specstudy.distill.data import NOT_IN_HEAD, Batch, Example, collate, epoch_b
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """Which layers are cut and how they are trained. Learning rates are peaks of a warm-up and a cosine to 5 %.
+    """Which layers are cut and how they are trained. Learning rates are held after a warm-up, and fall at the end.
 
     `overlap_weight` adds 1 - sum_x min(p(x), q(x)) at the study's temperature and nucleus to the loss: the very
     quantity that decides acceptance (total variation distance, as in DistillSpec, arXiv 2310.08461).
@@ -25,13 +24,14 @@ class TrainingPlan:
 
     layers: tuple[int, ...] = (0, 29)
     head_size: int = 8192
-    epochs: int = 4
+    steps: int = 2400
     examples_per_step: int = 6
     matrix_learning_rate: float = 3e-3
     vector_learning_rate: float = 1e-3
     weight_decay: float = 0.01
     warmup_steps: int = 50
-    overlap_weight: float = 1.0
+    decay_share: float = 0.3
+    overlap_weight: float = 3.0
     temperature: float = 0.7
     top_p: float = 0.9
     seed: int = 0
@@ -114,11 +114,10 @@ def evaluate(student: Student, held_out: Sequence[Example], plan: TrainingPlan, 
     return Quality(loss / count, accepted / count)
 
 
-def learning_rate_factor(step: int, total: int, warmup: int) -> float:
-    """Linear warm-up, then a cosine from 1 to 0.05."""
-    if step < warmup:
-        return (step + 1) / warmup
-    return 0.05 + 0.475 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
+def learning_rate_factor(step: int, plan: TrainingPlan) -> float:
+    """Linear warm-up, then 1, then linear to 0 over the last `decay_share` of the steps."""
+    left = (plan.steps - step) / (plan.decay_share * plan.steps)
+    return min(1.0, (step + 1) / plan.warmup_steps, left)
 
 
 def _optimizers(student: Student, plan: TrainingPlan) -> list[torch.optim.Optimizer]:
@@ -134,44 +133,51 @@ def _optimizers(student: Student, plan: TrainingPlan) -> list[torch.optim.Optimi
 
 
 class Trainer:
-    """Training that can be interrupted: `run` goes on from the checkpoint if there is one."""
+    """Training that can be interrupted: `run` goes on from the checkpoint if there is one.
+
+    `read` gives the training examples at the start of every pass, so that training may begin while sampling goes on;
+    `tokens_by_pass` says how many answer tokens each pass had.
+    """
 
     def __init__(
-        self, student: Student, training: Sequence[Example], plan: TrainingPlan, positions: Tensor, checkpoint: Path
+        self,
+        student: Student,
+        read: Callable[[], list[Example]],
+        plan: TrainingPlan,
+        positions: Tensor,
+        checkpoint: Path,
     ) -> None:
-        self.student, self.training, self.plan, self.positions = student, training, plan, positions
+        self.student, self.read, self.plan, self.positions = student, read, plan, positions
         self.checkpoint = checkpoint
         self.optimizers = _optimizers(student, plan)
         self.peaks = [group["lr"] for o in self.optimizers for group in o.param_groups]
         self.step = 0
-        self.total = plan.epochs * sum(1 for _ in epoch_batches(training, plan.examples_per_step, plan.seed, 0))
+        self.tokens_by_pass: list[int] = []
         self._resume()
 
-    def run(self, report: Callable[[int, int, float], None], save_every: int = 200) -> None:
-        """Train to the end; `report(step, total, mean loss since the last report)` every `save_every` steps."""
-        steps_an_epoch = self.total // self.plan.epochs
+    def run(self, report: Callable[[int, float], None], save_every: int = 100) -> None:
+        """Train to the end; `report(step, mean loss since the last report)` after every `save_every` steps."""
         losses: list[float] = []
-        for epoch in range(self.step // steps_an_epoch, self.plan.epochs):
-            batches = epoch_batches(self.training, self.plan.examples_per_step, self.plan.seed, epoch)
-            for index, examples in enumerate(batches):
-                if epoch * steps_an_epoch + index < self.step:
-                    continue
-                losses.append(self._train_on(collate(examples, self.positions)))
-                if self.step % save_every == 0 or self.step == self.total:
+        while self.step < self.plan.steps:
+            examples = self.read()
+            self.tokens_by_pass.append(sum(e.n_answer_tokens for e in examples))
+            for batch in epoch_batches(examples, self.plan.examples_per_step, self.plan.seed, len(self.tokens_by_pass)):
+                losses.append(self._train_on(collate(batch, self.positions)))
+                if self.step % save_every == 0 or self.step == self.plan.steps:
                     self._save()
-                    report(self.step, self.total, sum(losses) / len(losses))
+                    report(self.step, sum(losses) / len(losses))
                     losses.clear()
+                if self.step == self.plan.steps:
+                    return
 
     def _train_on(self, batch: Batch) -> float:
-        factor = learning_rate_factor(self.step, self.total, self.plan.warmup_steps)
+        factor = learning_rate_factor(self.step, self.plan)
         groups = [group for o in self.optimizers for group in o.param_groups]
         for group, peak in zip(groups, self.peaks, strict=True):
             group["lr"] = peak * factor
         logits = self.student(batch)
-        loss = cross_entropy_nats(logits, batch)
-        if self.plan.overlap_weight:
-            accepted = expected_acceptance(logits, batch, self.plan.temperature, self.plan.top_p).mean()
-            loss = loss + self.plan.overlap_weight * (1.0 - accepted)
+        accepted = expected_acceptance(logits, batch, self.plan.temperature, self.plan.top_p).mean()
+        loss = cross_entropy_nats(logits, batch) + self.plan.overlap_weight * (1.0 - accepted)
         loss.backward()
         nn.utils.clip_grad_norm_(self.student.trained(), 1.0)
         for optimizer in self.optimizers:
@@ -180,14 +186,12 @@ class Trainer:
         self.step += 1
         return float(loss.detach())
 
-    def _fingerprint(self) -> dict[str, object]:
-        """What a checkpoint must agree with to be gone on from."""
-        return {"plan": asdict(self.plan), "n_examples": len(self.training)}
-
     def _save(self) -> None:
         state = {
-            "for": self._fingerprint(),
+            "layers": list(self.plan.layers),
+            "positions": self.positions,
             "step": self.step,
+            "tokens_by_pass": self.tokens_by_pass,
             "student": {n: p.detach() for n, p in self.student.named_parameters() if p.requires_grad},
             "optimizers": [o.state_dict() for o in self.optimizers],
         }
@@ -197,12 +201,13 @@ class Trainer:
         temporary.replace(self.checkpoint)
 
     def _resume(self) -> None:
+        """Go on from a checkpoint of the same layers and head; the pass in hand begins anew."""
         if not self.checkpoint.exists():
             return
         state = torch.load(self.checkpoint, weights_only=True)
-        if state["for"] != self._fingerprint():
+        if state["layers"] != list(self.plan.layers) or not torch.equal(state["positions"], self.positions):
             return
-        self.step = state["step"]
+        self.step, self.tokens_by_pass = state["step"], state["tokens_by_pass"]
         self.student.load_state_dict(state["student"], strict=False)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
