@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import shutil
 import sys
 from pathlib import Path
@@ -50,19 +52,17 @@ def ensure_embedded_verifier() -> Path:
 def _convert(gguf: Path, directory: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
-    )
-    model.save_pretrained(directory)
+    form = GgufConfig(dequantize=True)
+    with contextlib.redirect_stderr(io.StringIO()):  # of the bars that transformers draws, one cannot be turned off
+        model = AutoModelForCausalLM.from_pretrained(
+            gguf.parent, gguf_file=gguf.name, quantization_config=form, dtype=torch.bfloat16
+        )
+        model.save_pretrained(directory)
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(directory)
 
 
 def main() -> int:
     """Convert if that is still to be done, and say where the model is."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
         print(f"embedded verifier: {ensure_embedded_verifier()}")
     except UserError as error:

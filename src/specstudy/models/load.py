@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,9 +152,10 @@ def load_model(
     files = source.weight_files()
     form = {"quantization_config": GgufConfig(dequantize=True)} if source.gguf_file else {"use_safetensors": True}
     try:
-        module, loading = AutoModelForCausalLM.from_pretrained(
-            source.directory, dtype=dtype, output_loading_info=True, **form, **source.arguments
-        )
+        with contextlib.redirect_stderr(io.StringIO()):  # of the bars that transformers draws, one cannot be turned off
+            module, loading = AutoModelForCausalLM.from_pretrained(
+                source.directory, dtype=dtype, output_loading_info=True, **form, **source.arguments
+            )
         module = module.to(device).eval().requires_grad_(False)
     except Exception as error:
         raise source.refused(error) from error

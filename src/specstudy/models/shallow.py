@@ -25,12 +25,15 @@ class FrequentIdsHead(nn.Module):
     ids: Tensor
     weight: Tensor
 
-    def __init__(self, embedding: Tensor, ids: Tensor) -> None:
+    def __init__(self, full_head: Tensor, ids: Tensor) -> None:
+        """Rows `ids` (distinct) of `full_head` [vocabulary, D]. Raises ValueError for ids that it does not have."""
         super().__init__()
-        self.n_vocabulary = embedding.shape[0]
-        ids = ids.to(embedding.device, torch.int64)
+        self.n_vocabulary = full_head.shape[0]
+        ids = ids.to(full_head.device, torch.int64)
+        if not (0 < len(ids) == len(ids.unique()) and int(ids.min()) >= 0 and int(ids.max()) < self.n_vocabulary):
+            raise ValueError(f"the ids of the head are not distinct ids below {self.n_vocabulary}")
         self.register_buffer("ids", ids, persistent=False)
-        self.register_buffer("weight", embedding[ids], persistent=False)
+        self.register_buffer("weight", full_head[ids], persistent=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., D] to logits [..., vocabulary]."""
@@ -94,7 +97,7 @@ def load_shallow_draft(
     try:
         tensors = load_file(str(directory / WEIGHTS))
         return card, _assemble(verifier, card.n_layers, tensors.pop("head_ids"), tensors)
-    except (OSError, SafetensorError, KeyError, IndexError, RuntimeError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"models.draft={directory}: {WEIGHTS} is damaged ({reason}); fetch it again") from error
 
@@ -112,7 +115,7 @@ def _assemble(
         draft = type(verifier)(config)
     draft.set_input_embeddings(verifier.get_input_embeddings())
     draft.model.rotary_emb = verifier.model.rotary_emb
-    draft.lm_head = FrequentIdsHead(embedding, head_ids)
+    draft.lm_head = FrequentIdsHead(verifier.get_output_embeddings().weight.detach(), head_ids)
     own = {name: value.to(embedding.device, embedding.dtype) for name, value in tensors.items()}
     shared = {"embed_tokens.weight": embedding}
     draft.model.load_state_dict({**own, **shared}, assign=True)
