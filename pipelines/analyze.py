@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import entry
-from workflow import run, without_result_neutral_settings
+from workflow import run, run_path_of
 
-from specstudy.config import StudyConfig, local_path
+from specstudy.config import StudyConfig
+from specstudy.records import STAGE_TABLES
 from specstudy.tables.run import Run, open_run
-from specstudy.tables.run_directory import publish_table, run_path
+from specstudy.tables.run_directory import publish_table, table_path
 from specstudy.tables.schema import to_table
 
 if TYPE_CHECKING:
@@ -64,13 +65,11 @@ def analyze(config: StudyConfig) -> int:
     from prefill import PREFILL
     from speculate import SPECULATE
 
-    path = run_path(
-        local_path(config.output_dir), config.models.name, config.prompts.name, without_result_neutral_settings(config)
-    )
+    path = run_path_of(config)
     missing = [
         stage
-        for stage, table in ((PREFILL, "prefill_prompts"), (DECODE, "decode_runs"), (SPECULATE, "spec_runs"))
-        if not (path / "tables" / f"{table}.parquet").exists()
+        for stage in (PREFILL, DECODE, SPECULATE)
+        if not all(table_path(path, table).exists() for table in STAGE_TABLES[stage.name])
     ]
     return run(config, missing, after=answer)
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import makeflags
 
@@ -22,14 +24,17 @@ from specstudy import overrides
 from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, local_path
 from specstudy.errors import UserError, no_such
 
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
 Stage = Callable[[StudyConfig], int | None]
 
 
 def main(stage: Stage, after_sweep: Callable[[list[StudyConfig]], int | None] | None = None) -> None:
     """Run a stage with the configuration that the command line asks for, and exit.
 
-    With `-m` the stage runs for every point of a sweep, through Hydra's own main and its launchers, and `after_sweep`
-    then gets the configurations of all points.
+    With `-m` the stage runs for every point of a sweep, through Hydra's own main and its launchers. A point that fails
+    does not stop the others; `after_sweep` then gets the configurations of all points.
     """
 
     def run() -> int:
@@ -41,8 +46,11 @@ def main(stage: Stage, after_sweep: Callable[[list[StudyConfig]], int | None] | 
             return stage(overrides.study_config(words)) or 0
         prepared = overrides.prepare(words, sweep=True)
         configs = overrides.sweep_configs(prepared)
-        _multirun(stage, prepared, sweep_dir=local_path(configs[0].output_dir))
-        return (after_sweep(configs) if after_sweep else None) or 0
+        failed = _multirun(stage, prepared, len(configs), sweep_dir=local_path(configs[0].output_dir))
+        status = (after_sweep(configs) if after_sweep else None) or 0
+        if failed:
+            print(f"error: {len(failed)} of {len(configs)} points failed: {', '.join(failed)}", file=sys.stderr)
+        return max(status, *failed.values()) if failed else status
 
     sys.exit(_exit_code(run))
 
@@ -89,16 +97,22 @@ def _command_line(known_options: Sequence[str]) -> tuple[list[str], set[str]]:
     return words, options
 
 
-def _multirun(stage: Stage, prepared: Sequence[str], sweep_dir: Path) -> None:
+def _multirun(stage: Stage, prepared: Sequence[str], n_points: int, sweep_dir: Path) -> dict[str, int]:
+    """Run the stage at every point; the status of each point that failed, by its words."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import DictConfig
+
+    failed: dict[str, int] = {}
+    own_process, swept = os.getpid(), overrides.swept_keys(prepared)
 
     def point(composed: DictConfig) -> None:
-        words = " ".join(HydraConfig.get().overrides.task)
-        print(f"point {HydraConfig.get().job.num + 1}: {words}", file=sys.stderr, flush=True)
-        if status := stage(overrides.from_hydra(composed)):
-            raise UserError(f"the point {words} ended with status {status}; the finished points are kept")
+        given = HydraConfig.get().overrides.task
+        words = " ".join(word for word in given if word.partition("=")[0] in swept)
+        print(f"point {HydraConfig.get().job.num + 1} of {n_points}: {words}", file=sys.stderr, flush=True)
+        if status := _status_of_point(stage, composed):
+            failed[words] = status
+            if os.getpid() != own_process:  # a launcher's: only what is raised there arrives here
+                raise UserError(f"the point {words} failed")
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hands errors through to us instead of printing them
     os.environ["PYTHONPATH"] = os.pathsep.join(  # for launchers that start processes of their own
@@ -106,7 +120,24 @@ def _multirun(stage: Stage, prepared: Sequence[str], sweep_dir: Path) -> None:
     )
     place = [] if any(word.startswith("hydra.sweep.dir=") for word in prepared) else [_sweep_dir_word(sweep_dir)]
     sys.argv = [sys.argv[0], "--multirun", *prepared, *place]
-    hydra.main(config_path=str(overrides.CONFIG_DIR), config_name=overrides.CONFIG_NAME, version_base="1.3")(point)()
+    run_all = hydra.main(config_path=str(overrides.CONFIG_DIR), config_name=overrides.CONFIG_NAME, version_base="1.3")
+    try:
+        run_all(point)()
+    except UserError as error:
+        failed[_one_line(error)] = 2
+    return failed
+
+
+def _status_of_point(stage: Stage, composed: DictConfig) -> int:
+    """What the stage returned; what went wrong is said at once, as it would be without a sweep."""
+    try:
+        return stage(overrides.from_hydra(composed)) or 0
+    except UserError as error:
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except Exception:
+        traceback.print_exc()
+        return 1
 
 
 def _sweep_dir_word(sweep_dir: Path) -> str:

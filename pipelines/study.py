@@ -7,6 +7,7 @@ from analyze import answer
 from decode import DECODE
 from prefill import PREFILL
 from speculate import SPECULATE
+from sweep_report import report_sweep
 from workflow import run
 
 from specstudy.config import StudyConfig
@@ -18,4 +19,4 @@ def study(config: StudyConfig) -> int:
 
 
 if __name__ == "__main__":
-    entry.main(study)
+    entry.main(study, after_sweep=report_sweep)

@@ -18,7 +18,7 @@ from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompts, ren
 from specstudy.records import ErrorRow
 from specstudy.tables import manifest
 from specstudy.tables.environment import load_average
-from specstudy.tables.run_directory import consolidate, publish_table, read_table, run_directory, table_path
+from specstudy.tables.run_directory import consolidate, publish_table, read_table, run_directory, run_path, table_path
 from specstudy.tables.schema import SCHEMA_VERSION, to_records, to_table
 from specstudy.tables.store import Store, code_hash, result_key
 
@@ -75,6 +75,13 @@ def without_result_neutral_settings(config: StudyConfig) -> dict[str, object]:
     del mapping["output_dir"]
     del mapping["execution"]["progress"]
     return mapping
+
+
+def run_path_of(config: StudyConfig) -> Path:
+    """Where the run of this configuration lies."""
+    return run_path(
+        local_path(config.output_dir), config.models.name, config.prompts.name, without_result_neutral_settings(config)
+    )
 
 
 def run(config: StudyConfig, stages: Sequence[Stage], after: Callable[[Path, StudyConfig], None] | None = None) -> int:

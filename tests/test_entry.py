@@ -114,23 +114,59 @@ def test_a_sweep_runs_every_point_then_the_joint_step(
     assert {point.prompts.path for point in points} == {"/a b/${c}(d).jsonl"}
     assert joint == [points]
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "multirun.yaml"]
-    assert "point 2: spec.gamma=4" in capsys.readouterr().err
+    assert "point 2 of 2: spec.gamma=4\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        (UserError("too\nsmall"), 2, "error: too small\n"),
+        (ZeroDivisionError("a bug"), 1, "ZeroDivisionError: a bug\n"),
+        (None, 1, ""),
+    ],
+    ids=["to be mended", "bug", "failed prompts"],
+)
 def test_a_failing_point_does_not_cost_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fault: Exception | None,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     done: list[int] = []
+    joint: list[int] = []
+
+    def stage(config: StudyConfig) -> int:
+        if config.spec.gamma == (2,):
+            if fault:
+                raise fault
+            return 1
+        done.append(config.spec.gamma[0])
+        return 0
+
+    def report(configs: list[StudyConfig]) -> None:
+        joint.append(len(configs))
+
+    words = ["-m", "seed=0", "spec.gamma=2,4,6", f"output_dir={tmp_path}"]
+    assert exit_code(monkeypatch, words, lambda: entry.main(stage, report)) == code
+    assert (done, joint) == ([4, 6], [3])
+    lines = capsys.readouterr().err
+    assert "point 1 of 3: spec.gamma=2\n" in lines
+    assert f"{said}point 2 of 3: spec.gamma=4\npoint 3 of 3: spec.gamma=6\n" in lines
+    assert lines.endswith("error: 1 of 3 points failed: spec.gamma=2\n")
+
+
+def test_an_interruption_ends_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[StudyConfig] = []
 
     def stage(config: StudyConfig) -> None:
-        if config.spec.gamma == (2,):
-            raise UserError("too small")
-        done.append(config.spec.gamma[0])
+        seen.append(config)
+        raise KeyboardInterrupt
 
-    words = ["-m", "spec.gamma=2,4,6", f"output_dir={tmp_path}"]
-    assert exit_code(monkeypatch, words, lambda: entry.main(stage)) == 2
-    assert done == [4, 6]
-    assert capsys.readouterr().err.endswith("error: too small\n")
+    words = ["-m", "spec.gamma=2,4", f"output_dir={tmp_path}"]
+    assert exit_code(monkeypatch, words, lambda: entry.main(stage, lambda configs: pytest.fail("interrupted"))) == 130
+    assert len(seen) == 1
 
 
 def test_a_sweep_with_one_wrong_point_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,12 @@ def sweep_configs(prepared: Sequence[str]) -> list[StudyConfig]:
     return [_compose(point) for point in _sweep_points(prepared)]
 
 
+def swept_keys(prepared: Sequence[str]) -> set[str]:
+    """The keys that a sweep varies."""
+    parsed = (_parse(word) for word in prepared)
+    return {override.get_key_element() for override in parsed if override.is_sweep_override()}
+
+
 def from_hydra(composed: DictConfig) -> StudyConfig:
     """A checked StudyConfig from a composed Hydra config."""
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,63 +11,33 @@ from typing import Any
 import analyze
 import pyarrow as pa
 import pytest
-import tiny
 import workflow
 from decode import DECODE
 from prefill import PREFILL
-from small_tokenizers import CHATML, CHATML_MARKS, byte_level_tokenizer
 from speculate import SPECULATE
 from timing import without_timing
+from tiny_study import CONTEXT_LENGTH, NEW_TOKENS, PROMPTS, REFUSED_WORD, configuration, tiny_pair
 from workflow import Stage, Unit
 
 from specstudy import open_run
 from specstudy.config import StudyConfig
 from specstudy.errors import UserError
 from specstudy.models.load import Pair
-from specstudy.overrides import study_config
 from specstudy.prompts import Prompt, render
 from specstudy.records import STAGE_TABLES
 from specstudy.tables.run_directory import read_table
 
-REFUSED_WORD = "forbidden"
-TEMPLATE = (
-    f"{{% if '{REFUSED_WORD}' in messages[-1]['content'] %}}{{{{ raise_exception('not that word') }}}}{{% endif %}}"
-    + CHATML
-)
-PROMPTS = {
-    f"prompt-{i}": f"Say {word} in a few words." for i, word in enumerate(["one", "two", "three", "four", "five"])
-}
 STAGES = (PREFILL, DECODE, SPECULATE)
 
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    tokenizer = byte_level_tokenizer(TEMPLATE, special=CHATML_MARKS)
-    verifier, draft = (
-        replace(tiny.llama(seed, vocab_size=len(tokenizer)), vocabulary=len(tokenizer)) for seed in (0, 1)
-    )
-    return Pair(verifier, draft, tokenizer, (tokenizer.convert_tokens_to_ids("<|im_end|>"),))
+    return tiny_pair()
 
 
 @pytest.fixture(autouse=True)
 def _tiny_models(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflow, "find_models", lambda config: lambda: pair)
-
-
-def configuration(output_dir: Path, prompts: dict[str, str] = PROMPTS, *words: str) -> StudyConfig:
-    """A study of these prompts with a few new tokens."""
-    output_dir.mkdir(exist_ok=True)
-    lines = [json.dumps({"prompt_id": name, "text": text}) for name, text in prompts.items()]
-    path = output_dir / "prompts.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    fixed = [
-        "prompts=file",
-        f"prompts.path={path}",
-        f"output_dir={output_dir}",
-        "decode.max_new_tokens=6",
-        "spec.gamma=2",
-    ]
-    return study_config([*fixed, *words])
 
 
 class Watched:
@@ -230,7 +199,7 @@ def test_prompts_that_cannot_be_shown_to_the_model_are_named(
 
 def test_a_prompt_that_just_fits_is_measured(tmp_path: Path, pair: Pair) -> None:
     template = render(Prompt("empty", "own", ""), pair.tokenizer)
-    longest = 256 - 6 - len(template.positions)
+    longest = CONTEXT_LENGTH - NEW_TOKENS - len(template.positions)
     prompts = {"fits": "a" * longest, "too long": "a" * (longest + 1)}
     assert workflow.run(configuration(tmp_path, prompts), STAGES) == 1
     assert stage_tables(tmp_path)["spec_runs"]["prompt_id"].to_pylist() == ["fits"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -20,17 +19,17 @@ from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim
 from specstudy.report import words
+from specstudy.report.console import report_console, report_table
 from specstudy.report.prompt_terminal import draw_prompt
 from specstudy.report.prompt_view import PromptViews
 from specstudy.report.style import interval, number
 
 _VERDICT_STYLES = {"supported": "green", "contradicted": "red", "undecided": "yellow", "not_run": "dim"}
-_PLAIN_WIDTH = 80
 
 
 def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any], run_dir: Path) -> None:
     """Prints what the study found and where its files are; plain text of 80 columns where it is not a terminal."""
-    console = _console()
+    console = report_console()
     console.print()
     console.print(Text(words.models_sentence(manifest) or "specstudy", style="bold"))
     console.print(Text(words.chain_sentence(result)))
@@ -57,25 +56,12 @@ def show_prompt(tables: Tables, prompt_id: str) -> None:
     suffixes = setting_suffixes(settings_measured(tables))
     setting = primary_setting(list(suffixes), AnalysisSettings.primary_gamma)
     view = PromptViews(tables, setting).view(prompt_id)
-    draw_prompt(view, setting_name(setting, suffixes) if setting else "", _console())
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    if console.is_terminal:
-        return console
-    return Console(highlight=False, width=int(os.environ.get("COLUMNS", _PLAIN_WIDTH)), no_color=True)
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, expand=False
-    )
+    draw_prompt(view, setting_name(setting, suffixes) if setting else "", report_console())
 
 
 def _links(result: AnalysisResult) -> Table:
     """The links of the chain: verdict, correlation with interval, with category and length held constant, ceiling."""
-    table = _table("The chain")
+    table = report_table("The chain")
     table.add_column("link", max_width=14)
     table.add_column("verdict", no_wrap=True)
     for name in ("n", "Spearman", "category and\nlength constant", "noise\nallows"):
@@ -98,7 +84,7 @@ def _links(result: AnalysisResult) -> Table:
 
 
 def _means(result: AnalysisResult) -> Table:
-    table = _table("Means by category")
+    table = report_table("Means by category")
     measures = words.summary_measures(result)
     table.add_column("category", no_wrap=True, overflow="ellipsis", max_width=16)
     table.add_column("n", justify="right")
@@ -114,7 +100,7 @@ def _means(result: AnalysisResult) -> Table:
 
 
 def _claims(result: AnalysisResult) -> Table:
-    table = _table("Claims")
+    table = report_table("Claims")
     table.add_column("verdict", no_wrap=True)
     table.add_column("estimate", justify="right", no_wrap=True)
     table.add_column("claim")

@@ -1,0 +1,104 @@
+"""The joint report of a sweep: a table in the terminal, and measures drawn against the setting that varies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.text import Text
+
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, label
+from specstudy.analysis.sweep import Sweep
+from specstudy.report.console import report_console, report_table
+from specstudy.report.style import (
+    BLUE,
+    GREEN,
+    INK,
+    VERMILLION,
+    figure_style,
+    interval,
+    new_figure,
+    number,
+    save,
+    wrapped,
+)
+
+# What 80 columns hold; the table on disk has every measure.
+_SHOWN = {
+    "mean_entropy_bits": "entropy\n(bits)",
+    "acceptance_rate": "accepted /\nproposed",
+    "alpha_expected": "expected\nalpha",
+    "speedup": "speedup",
+}
+_LOOKS = {"acceptance_rate": (BLUE, "o"), "alpha": (VERMILLION, "D"), "alpha_expected": (GREEN, "s")}
+
+
+def print_sweep(sweep: Sweep, files: list[Path]) -> None:
+    """Prints a row a point, each measure with its interval over prompts, and where the files are."""
+    table = report_table("The sweep")
+    for key in sweep.keys:
+        table.add_column(Text(key), overflow="fold", min_width=min(len(key), 12))
+    table.add_column("n", justify="right", min_width=2)
+    for words in _SHOWN.values():
+        table.add_column(words, justify="right", no_wrap=True)
+    for _, row in sweep.rows.iterrows():
+        failed = f"\n({row['n_errors']})" if row["n_errors"] else ""
+        keys = (_key_cell(row[key]) for key in sweep.keys)
+        table.add_row(*keys, f"{row['n_prompts']}{failed}", *(_measure_cell(row, measure) for measure in _SHOWN))
+    console = report_console()
+    console.print()
+    console.print(table)
+    if sweep.rows["n_errors"].any():
+        console.print("(in brackets: measurements that failed)")
+    for file in files:
+        console.print(Text(str(file), overflow="fold"))
+
+
+def _key_cell(value: object) -> Text:
+    return Text(f"{value:g}" if isinstance(value, float) else str(value))
+
+
+def _measure_cell(row: pd.Series, measure: str) -> Text:
+    bounds = interval(row[f"{measure}_low"], row[f"{measure}_high"])
+    return Text(f"{number(row[measure])}\n{bounds}".rstrip())
+
+
+def draw_sweep(sweep: Sweep, directory: Path) -> list[Path]:
+    """Entropy, acceptance and speedup against the one numeric setting that varies, as PNG and SVG; else nothing."""
+    key = sweep.numeric_key
+    if key is None:
+        return []
+    with figure_style():
+        return save(_figure(sweep.rows.sort_values(key), key), directory, "sweep")
+
+
+def _figure(rows: pd.DataFrame, key: str) -> Figure:
+    figure = new_figure(10, 3.6)
+    entropy, acceptance, speedup = figure.subplots(1, 3)
+    _line(entropy, rows, key, ENTROPY_MEASURE, BLUE, "o")
+    entropy.set_ylabel(label(ENTROPY_MEASURE))
+    step = (rows[key].max() - rows[key].min()) / 100
+    for place, measure in enumerate(ACCEPTANCE_MEASURES):
+        _line(acceptance, rows, key, measure, *_LOOKS[measure], shift=(place - 1) * step)
+    acceptance.set(ylabel="acceptance", ylim=(0, 1))
+    _line(speedup, rows, key, "speedup", BLUE, "o")
+    speedup.axhline(1, color=INK, linewidth=0.9, linestyle="--")
+    speedup.set_ylabel(wrapped(label("speedup"), 40))
+    for axes in (entropy, acceptance, speedup):
+        axes.set_xlabel(key)
+        if len(rows) <= 10:
+            axes.set_xticks(rows[key], [f"{value:g}" for value in rows[key]])
+    sizes = dict.fromkeys([rows["n_prompts"].min(), rows["n_prompts"].max()])
+    entropy.set_title(f"n = {' to '.join(map(str, sizes))} prompts a point; bars: intervals over prompts")
+    figure.legend(*acceptance.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _line(axes: Axes, rows: pd.DataFrame, key: str, measure: str, color: str, marker: str, shift: float = 0.0) -> None:
+    x = rows[key] + shift
+    look: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, "linewidth": 1.4}
+    axes.plot(x, rows[measure], label=label(measure), **look)
+    axes.vlines(x, rows[f"{measure}_low"], rows[f"{measure}_high"], color=color, linewidth=1.6)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+
+from specstudy.analysis.sweep import SWEEP_MEASURES, Sweep
+from specstudy.report.sweep import draw_sweep, print_sweep
+
+
+def made(key: str, values: list[object], n_errors: int = 0) -> Sweep:
+    """A sweep whose measures are 0.5 with an interval of 0.4 to 0.6, undefined at the first point."""
+    rows = pd.DataFrame({key: values, "run": "run", "n_prompts": 50, "n_errors": n_errors})
+    for measure in SWEEP_MEASURES:
+        for column, value in ((measure, 0.5), (f"{measure}_low", 0.4), (f"{measure}_high", 0.6)):
+            rows[column] = [float("nan"), *[value] * (len(values) - 1)]
+    return Sweep([key], rows)
+
+
+def test_a_row_a_point_with_intervals_and_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    print_sweep(made("spec.gamma", [2, 4, 6], n_errors=1), [Path("/a/sweep.parquet")])
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[:2] for line in lines if line[1:2].isdigit()] == [["2", "50"], ["4", "50"], ["6", "50"]]
+    assert printed.count("[0.40, 0.60]") == 2 * 4
+    assert printed.count(" (1) ") == 3
+    assert "spec.gamma" in printed
+    assert lines[-1] == "/a/sweep.parquet"
+    assert "\x1b" not in printed
+
+
+def test_names_of_data_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    print_sweep(made("models.draft", ["[red]a", "[/]"]), [])
+    printed = capsys.readouterr().out
+    assert "[red]a" in printed
+    assert "[/]" in printed
+
+
+def test_one_number_that_varies_is_drawn(tmp_path: Path) -> None:
+    png, svg = draw_sweep(made("spec.gamma", [6, 2, 4]), tmp_path)
+    assert (png.name, svg.name) == ("sweep.png", "sweep.svg")
+    assert imread(png).std() > 0.01
+    words = "".join(ElementTree.parse(svg).getroot().itertext())
+    assert words.count("spec.gamma") == 3
+    assert "n = 50 prompts a point" in words
+
+
+def test_what_is_no_number_is_not_drawn(tmp_path: Path) -> None:
+    assert draw_sweep(made("models.draft", ["a", "b"]), tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
