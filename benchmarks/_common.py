@@ -1,0 +1,51 @@
+"""What the benchmarks share: the embedded pair, a prompt, interleaved timing, and the lines they print."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import transformers
+
+from specstudy.config import ModelsConfig, local_path
+from specstudy.models.device import choose_device, choose_dtype
+from specstudy.models.load import Pair, load_pair
+from specstudy.prompts import read_prompts, render
+
+REPEATS = 9
+
+
+def embedded_pair() -> Pair:
+    """The default models on the default device, all cores."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    models = ModelsConfig()
+    device = choose_device("auto")
+    return load_pair(models.verifier, str(local_path(models.draft)), device, choose_dtype("auto", device))
+
+
+def prompt_ids(pair: Pair, prompt_id: str = "factual-05") -> list[int]:
+    """A study prompt as the model sees it."""
+    prompts = {p.prompt_id: p for p in read_prompts(local_path("data/prompts/study50.jsonl"))}
+    return render(prompts[prompt_id], pair.tokenizer).token_ids
+
+
+def median_ratio(a: Callable[[], float], b: Callable[[], float], repeats: int = REPEATS) -> float:
+    """Median of a() / b() over `repeats` pairs, taken in turn after one pair that does not count."""
+    a(), b()
+    return statistics.median(a() / b() for _ in range(repeats))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes."""
+    before_s = time.perf_counter()
+    with torch.inference_mode():
+        work()
+    return time.perf_counter() - before_s
+
+
+def figure(name: str, value: float) -> None:
+    """One result."""
+    print(f"figure {name} {value:.3f}", flush=True)
