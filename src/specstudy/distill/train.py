@@ -83,7 +83,7 @@ def expected_acceptance(logits: Tensor, batch: Batch, temperature: float, top_p:
     p = p / p.sum(-1, keepdim=True)
     q = torch.softmax(logits / temperature, dim=-1)
     with torch.no_grad():
-        top = q.topk(256, dim=-1).values
+        top = q.topk(min(256, q.shape[-1]), dim=-1).values
         size = (top.cumsum(-1) - top < top_p).sum(-1, keepdim=True)
         floor = top.gather(-1, size - 1)
     q = q * (q >= floor)
