@@ -33,6 +33,8 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
         proposer=spec.proposer,
         stop=spec.stop,
         stop_threshold=spec.stop_threshold,
+        exit_layers=spec.exit_layers,
+        lookup_tokens=spec.lookup_tokens,
     )
     prompt_id = unit.prompt.prompt_id
     return measure_speculation(
@@ -57,6 +59,8 @@ SPECULATE = Stage(
         "temperature": config.spec.temperature,
         "top_p": config.spec.top_p,
         "proposer": config.spec.proposer,
+        "exit_layers": config.spec.exit_layers if config.spec.proposer == "early_exit" else None,
+        "lookup_tokens": config.spec.lookup_tokens if config.spec.proposer == "prompt_lookup" else None,
         "stop": config.spec.stop,
         "stop_threshold": config.spec.stop_threshold if config.spec.stop != "none" else None,
         "max_new_tokens": config.decode.max_new_tokens,

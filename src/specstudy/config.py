@@ -73,7 +73,9 @@ class SpecConfig(Section):
     repetitions: int = setting(1, whole(1, 10_000))
     temperature: float = setting(0.7, real(0, 5))
     top_p: float = setting(0.9, real(0, 1, above_low=True))
-    proposer: str = setting("model", one_of("model"))
+    proposer: str = setting("model", one_of("model", "prompt_lookup", "early_exit"))
+    exit_layers: int = setting(2, whole(1, 1000))
+    lookup_tokens: int = setting(3, whole(1, 100))
     stop: str = setting("none", one_of("none", "entropy", "bound"))
     stop_threshold: float = setting(0.5, real(0))
 

@@ -17,6 +17,7 @@ from specstudy.measure.speculation_records import SpeculationSettings, measure_s
 from specstudy.models.load import Pair
 from specstudy.prompts import Position, Prompt, RenderedPrompt
 
+WARP = Warp(1.0, 0.9)
 IDS = [3, 5, 7, 11, 2, 40, 9, 30, 31, 12, 13, 14]
 
 
@@ -32,7 +33,7 @@ def rendered():
     return RenderedPrompt(Prompt("p", "own", "text"), "text", tuple(Position(i, "user", None) for i in IDS))
 
 
-def measured(pair, rendered, gamma=3, n=40, warp=Warp(1.0, 0.9), **changes):
+def measured(pair, rendered, gamma=3, n=40, warp=WARP, **changes):
     settings = SpeculationSettings(
         generation=GenerationSettings(warp, n, pair.eos_ids, 3),
         gamma=gamma,

@@ -248,9 +248,7 @@ def _run_record(keys: dict[str, Any], pair: Pair, rendered: RenderedPrompt, gene
     )
 
 
-def _attention_records(
-    keys: dict[str, Any], rendered: RenderedPrompt, attention: NDArray[np.float64]
-) -> list[object]:
+def _attention_records(keys: dict[str, Any], rendered: RenderedPrompt, attention: NDArray[np.float64]) -> list[object]:
     content = np.array([not p.is_structural for p in rendered.positions])
     z = formulas.robust_z_scores(attention, content)
     return [

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from specstudy import formulas
 from specstudy.measure import sampling
 from specstudy.measure.sampling import Warp
 from specstudy.models import device as devices
@@ -47,6 +48,11 @@ def no_proposal(context: Tensor, vocabulary: int) -> Proposal:
 class Proposer(Protocol):
     """What the speculative loop asks of a draft."""
 
+    @property
+    def flops_per_token(self) -> float:
+        """FLOPs of drafting one token; 0 where no model does it."""
+        ...
+
     def prefill(self, ids: Tensor) -> None:
         """See the prompt [P] except its last token."""
         ...
@@ -78,6 +84,10 @@ class ModelProposer:
     def __init__(self, model: LanguageModel, stop: AdaptiveStop | None = None) -> None:
         self.cached = CachedModel(model)
         self._stop = stop
+
+    @property
+    def flops_per_token(self) -> float:
+        return formulas.flops_per_token(self.cached.model.dimensions)
 
     def prefill(self, ids: Tensor) -> None:
         self.cached.prefill(ids)

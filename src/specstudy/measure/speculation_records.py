@@ -10,9 +10,11 @@ import numpy as np
 
 from specstudy import formulas
 from specstudy.measure.decode import Generation, GenerationSettings, generate
-from specstudy.measure.proposers import AdaptiveStop, ModelProposer, bound_stop, entropy_stop
+from specstudy.measure.prompt_lookup import PromptLookup
+from specstudy.measure.proposers import AdaptiveStop, ModelProposer, Proposer, bound_stop, entropy_stop
 from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
 from specstudy.measure.timing import Costs, measured_costs, theory
+from specstudy.models.early_exit import first_layers
 from specstudy.models.load import Pair
 from specstudy.models.tokens import text_of, token_text
 from specstudy.prompts import RenderedPrompt
@@ -28,6 +30,8 @@ class SpeculationSettings:
     proposer: str
     stop: str
     stop_threshold: float
+    exit_layers: int = 2
+    lookup_tokens: int = 3
 
 
 def measure_speculation(
@@ -43,7 +47,7 @@ def measure_speculation(
     The verifier alone runs right before it on the same prompt, so that both see the same machine.
     """
     baseline = generate(pair.verifier, rendered.token_ids, settings.generation, baseline_rng)
-    proposer = ModelProposer(pair.draft, _stop(pair, settings))
+    proposer = make_proposer(pair, settings)
     loop = SpeculativeLoop(pair.verifier, proposer, rendered.token_ids, settings.generation, settings.gamma, rng)
     generation = loop.run()
     keys = {
@@ -64,8 +68,16 @@ def measure_speculation(
             for record in _token_records(keys, pair, index, r, most_bits)
         ],
         "spec_rounds": [_round_record(keys, index, r) for index, r in enumerate(generation.rounds)],
-        "spec_runs": [_run_record(keys, pair, settings.gamma, baseline, generation)],
+        "spec_runs": [_run_record(keys, pair, proposer, settings.gamma, baseline, generation)],
     }
+
+
+def make_proposer(pair: Pair, settings: SpeculationSettings) -> Proposer:
+    """Who drafts, by its name in the settings."""
+    if settings.proposer == "prompt_lookup":
+        return PromptLookup(pair.verifier.vocabulary, settings.lookup_tokens)
+    model = first_layers(pair.verifier, settings.exit_layers) if settings.proposer == "early_exit" else pair.draft
+    return ModelProposer(model, _stop(pair, settings))
 
 
 def _stop(pair: Pair, settings: SpeculationSettings) -> AdaptiveStop | None:
@@ -138,7 +150,7 @@ def _round_record(keys: dict[str, Any], index: int, r: Round) -> SpecRound:
     )
 
 
-def _costs(pair: Pair, gamma: int, baseline: Generation, rounds: list[Round]) -> Costs:
+def _costs(pair: Pair, proposer: Proposer, gamma: int, baseline: Generation, rounds: list[Round]) -> Costs:
     return measured_costs(
         verifier_step_s=baseline.forward_s,
         draft_s=[r.draft_s for r in rounds],
@@ -146,20 +158,24 @@ def _costs(pair: Pair, gamma: int, baseline: Generation, rounds: list[Round]) ->
         verify_s=[r.verify_s for r in rounds],
         overhead_s=[r.overhead_s for r in rounds],
         gamma=gamma,
-        cost_ratio_flops=formulas.flops_per_token(pair.draft.dimensions)
-        / formulas.flops_per_token(pair.verifier.dimensions),
+        cost_ratio_flops=proposer.flops_per_token / formulas.flops_per_token(pair.verifier.dimensions),
     )
 
 
 def _run_record(
-    keys: dict[str, Any], pair: Pair, gamma: int, baseline: Generation, generation: SpeculativeGeneration
+    keys: dict[str, Any],
+    pair: Pair,
+    proposer: Proposer,
+    gamma: int,
+    baseline: Generation,
+    generation: SpeculativeGeneration,
 ) -> SpecRun:
     rounds = generation.rounds
     n_tokens = len(generation.token_ids)
     n_proposed, n_tested = sum(r.n_proposed for r in rounds), sum(r.n_tested for r in rounds)
     n_accepted = sum(r.n_accepted for r in rounds)
     alpha = formulas.ratio_or_none(n_accepted, n_tested)
-    costs = _costs(pair, gamma, baseline, rounds)
+    costs = _costs(pair, proposer, gamma, baseline, rounds)
     expected = theory(alpha, gamma, costs)
     draft_s, verify_s, overhead_s = (
         sum(getattr(r, name) for r in rounds) for name in ("draft_s", "verify_s", "overhead_s")
