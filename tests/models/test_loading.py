@@ -144,7 +144,7 @@ class TestLoading:
 
     @pytest.mark.long
     def test_the_packaged_gguf_is_the_embedded_model(self) -> None:
-        # 25 s: dequantises 135 million weights.
+        # Half a minute: dequantises 135 million weights.
         pair = load(NAME, packaged_gguf(), torch.bfloat16)
         assert pair.verifier.name == "SmolLM2-135M-Instruct"
         assert pair.verifier.note == "Q4_1, dequantised"

@@ -152,8 +152,16 @@ class TestOtherTemplates:
             ("[/INST]", "end_marker"),
         ]
         with_system = render(ask("Why?", "Be terse."), tokenizer)
-        assert content_text(with_system, tokenizer, "system") == "Be terse."
-        assert content_text(with_system, tokenizer) == "Why?"
+        assert parts(with_system, tokenizer)[1:9] == [
+            ("[INST]", "role_marker"),
+            (" ", "role_newline"),
+            ("<<SYS>>", "role_marker"),
+            ("\n", "role_newline"),
+            ("Be terse.", "system"),
+            ("\n", "end_newline"),
+            ("<</SYS>>", "end_marker"),
+            ("\n\n", "end_newline"),
+        ]
         assert [p.token_id for p in with_system.positions].count(tokenizer.bos_token_id) == 1
         assert "generation" not in str(with_system.positions)
 
@@ -213,6 +221,24 @@ class TestOtherTemplates:
             ("<|turn|><|bot|>", "role_marker"),
         ]
 
+    def test_a_marker_alone_on_its_line_and_one_mixed_of_words(self) -> None:
+        template = (
+            "{% for m in messages %}{% if m['role'] == 'user' %}<|user|>\n{% else %}System<|says|>{% endif %}"
+            "{{ m['content'] }} (end)<|end|>{% endfor %}"
+        )
+        tokenizer = byte_level_tokenizer(template, ["<|user|>", "<|says|>", "<|end|>"])
+        assert parts(render(ask("Why?", "Be terse."), tokenizer), tokenizer) == [
+            ("System<|says|>", "role_marker"),
+            ("Be terse.", "system"),
+            (" ", "end_newline"),
+            ("(end)<|end|>", "end_marker"),
+            ("<|user|>", "role_marker"),
+            ("\n", "role_newline"),
+            ("Why?", "user"),
+            (" ", "end_newline"),
+            ("(end)<|end|>", "end_marker"),
+        ]
+
     def test_an_open_thinking_block_is_structure_and_shows(self) -> None:
         template = CHATML.replace("assistant\n", "assistant\n<think>\n")
         tokenizer = byte_level_tokenizer(template, [*CHATML_MARKS, AddedToken("<think>", special=False)])
@@ -257,13 +283,14 @@ class TestOtherTemplates:
         assert parts(render(ask("hm\n"), tokenizer), tokenizer)[-2:] == [("hm\n\n", "user"), ("A:", "end_marker")]
 
     def test_white_space_whose_place_the_tokenizer_trims(self) -> None:
-        tokenizer = byte_level_tokenizer(
-            CHATML, CHATML_MARKS, post_processor=processors.ByteLevel(trim_offsets=True), merges=[("Ġ", "Ġ")]
-        )
-        rendered = render(ask("a   b \n"), tokenizer)
-        assert content_text(rendered, tokenizer) == "a   b \n"
-        assert [part for _, part in parts(rendered, tokenizer)][:6] == [
-            *("role_marker", "role_name", "role_newline", "user", "end_marker", "end_newline"),
+        trimming = processors.ByteLevel(trim_offsets=True)
+        tokenizer = byte_level_tokenizer("{{ 'Q: ' + messages[0]['content'] + ' A' }}", post_processor=trimming)
+        assert parts(render(ask(" a  b "), tokenizer), tokenizer) == [
+            ("Q:", "role_marker"),
+            (" ", "role_newline"),
+            (" a  b ", "user"),
+            (" ", "end_newline"),
+            ("A", "end_marker"),
         ]
 
     @pytest.mark.parametrize(

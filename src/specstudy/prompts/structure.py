@@ -117,7 +117,7 @@ _PARTS: dict[tuple[str, str], tuple[str, str]] = {
     ("marker", SPACE): ("role_newline", "body"),
     ("marker", WORD): ("role_name", "name"),
     ("words", SPECIAL): ("role_marker", "marker"),
-    ("words", SPACE): ("role_newline", "body"),
+    ("words", SPACE): ("role_newline", "words"),
     ("words", WORD): ("role_marker", "words"),
     ("name", SPECIAL): ("role_marker", "body"),
     ("name", SPACE): ("role_newline", "body"),
