@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import time
@@ -72,6 +73,42 @@ def empty_cache(device: torch.device) -> None:
         torch.cuda.empty_cache()
     elif device.type == "mps":
         torch.mps.empty_cache()
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Bytes that a device lets one program use, and how many are free now (None where the system does not say)."""
+
+    total_bytes: int
+    free_bytes: int | None
+
+
+def device_memory(device: torch.device) -> DeviceMemory:
+    """Memory of a device; on the CPU that of the machine, or of the container if that is less."""
+    if device.type == "cuda":
+        free_bytes, total_bytes = torch.cuda.mem_get_info(device)
+        return DeviceMemory(total_bytes, free_bytes)
+    if device.type == "mps":
+        return DeviceMemory(torch.mps.recommended_max_memory(), None)
+    physical_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return DeviceMemory(min(physical_bytes, _container_limit_bytes() or physical_bytes), _available_bytes())
+
+
+def _container_limit_bytes(file: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):  # not Linux, or "max"
+        return None
+
+
+def _available_bytes(file: Path = Path("/proc/meminfo")) -> int | None:
+    """What Linux could give to a program without swapping, its disk caches included."""
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return None
+    kibibytes = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return None if kibibytes is None else int(kibibytes) * 1024
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -65,6 +65,17 @@ def read_card(directory: Path) -> Card:
         raise UserError(f"models.draft={directory}: {CARD} is damaged ({error!r}); fetch it again") from error
 
 
+def checked_card(directory: Path, verifier_fingerprint: str) -> Card:
+    """The card of a draft that was cut from this verifier. Raises UserError if it is damaged or another verifier's."""
+    card = read_card(directory)
+    if card.verifier_sha256 != verifier_fingerprint:
+        raise UserError(
+            f"models.draft={directory}: these layers were cut from {card.verifier} and fit no other verifier; "
+            "choose that verifier, or another draft"
+        )
+    return card
+
+
 def save_shallow_draft(directory: Path, body: nn.Module, head_ids: Tensor, card: dict[str, object]) -> None:
     """Write layers and final norm in bfloat16, the head's ids, and the card that says what they are cut from.
 
@@ -88,12 +99,7 @@ def load_shallow_draft(
     directory: Path, verifier: PreTrainedModel, verifier_fingerprint: str
 ) -> tuple[Card, PreTrainedModel]:
     """The draft on the verifier's device and in its dtype. Raises UserError if it is damaged or another verifier's."""
-    card = read_card(directory)
-    if card.verifier_sha256 != verifier_fingerprint:
-        raise UserError(
-            f"models.draft={directory}: these layers were cut from {card.verifier} and fit no other verifier; "
-            "choose that verifier, or another draft"
-        )
+    card = checked_card(directory, verifier_fingerprint)
     try:
         tensors = load_file(str(directory / WEIGHTS))
         return card, _assemble(verifier, card.n_layers, tensors.pop("head_ids"), tensors)

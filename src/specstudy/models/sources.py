@@ -82,8 +82,11 @@ class ModelSource:
         return UserError(f"{self.key}={self.name} cannot be loaded: {line[:300]}")
 
 
-def find_source(name: str, key: str, trust_remote_code: bool = False) -> ModelSource:
-    """The source that a model setting names. Raises UserError if there is none."""
+def find_source(name: str, key: str, trust_remote_code: bool = False, fetch: bool = True) -> ModelSource:
+    """The source that a model setting names. Raises UserError if there is none.
+
+    What is not on this machine is fetched from the Hub, unless `fetch` is false.
+    """
     if name.startswith(embedded.PREFIX):
         if name != embedded.NAME:
             raise no_such("embedded model", name, [embedded.NAME], shown=f"{key}={name}")
@@ -92,7 +95,7 @@ def find_source(name: str, key: str, trust_remote_code: bool = False) -> ModelSo
     if path is None:
         if name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".gguf"):
             raise UserError(f"{key}={name}: no such directory or file; {CHOICES}")
-        return ModelSource(key, name, _snapshot(name, key), None, trust_remote_code)
+        return ModelSource(key, name, _snapshot(name, key, fetch), None, trust_remote_code)
     if path.is_dir():
         return ModelSource(key, name, path, None, trust_remote_code)
     if path.suffix.lower() != ".gguf":
@@ -108,7 +111,7 @@ def existing_path(name: str) -> Path | None:
     return None
 
 
-def _snapshot(name: str, key: str) -> Path:
+def _snapshot(name: str, key: str, fetch: bool) -> Path:
     """Local directory of a Hub id: the Hub's own cache if it is whole there, else fetched now, without retries."""
     wanted = ["*.json", "model*.safetensors", "*.model", "*.txt", "*.jinja", "*.py"]
     with contextlib.suppress(OSError, ValueError):
@@ -116,6 +119,11 @@ def _snapshot(name: str, key: str) -> Path:
         files = _safetensors_files(cached)
         if files and all(file.is_file() for file in files):
             return cached
+    if not fetch:
+        raise UserError(
+            f"{key}={name} is not, or not wholly, on this machine; `hf download {name}` fetches it, "
+            "and so does the first run where there is a network"
+        )
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except HFValidationError as error:

@@ -1,0 +1,113 @@
+"""How much memory a study needs, estimated from sizes alone before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specstudy.formulas import Dimensions
+
+GIB = 2**30
+PROGRAM_BYTES = GIB // 2
+"""Python with torch, transformers, pandas and matplotlib loaded; measured on Linux."""
+LOGIT_COPIES = 14
+"""float32 tensors as large as a block of logits that exist at once while a whole vocabulary is sorted for its nucleus:
+logits of both models, probabilities, their sums and selections; ids and their order, which are 64-bit, count twice."""
+ATTENTION_COPIES = 2
+"""Scores and weights of a chunk of queries, both float32."""
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """What decides a model's memory. Parameters shared with another model that is loaded anyway are not counted."""
+
+    n_parameters: int
+    dimensions: Dimensions
+    vocabulary_rows: int
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The longest prompt and answer in tokens, and in what pieces they are worked on: rows of logits at once, elements
+    of a chunk of attention, tokens of room that a cache starts with."""
+
+    n_prompt_tokens: int
+    n_new_tokens: int
+    block_tokens: int
+    chunk_elements: int
+    first_room: int
+
+    @property
+    def n_tokens(self) -> int:
+        return self.n_prompt_tokens + self.n_new_tokens
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes by what they are for. The parts are not all needed at the same moment: the sum is an upper estimate."""
+
+    program: int
+    verifier_weights: int
+    draft_weights: int
+    key_value_caches: int
+    logits: int
+    attention: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        return sum(vars(self).values())
+
+
+def estimate_memory(verifier: ModelSize, draft: ModelSize, bytes_per_value: int, work: Workload) -> MemoryEstimate:
+    """What both models need at `bytes_per_value` (2 in 16 bit, 4 in 32 bit) for the largest piece of work."""
+    logit_rows = min(work.block_tokens, max(work.n_prompt_tokens, work.n_new_tokens))
+    most_rows = max(verifier.vocabulary_rows, draft.vocabulary_rows)
+    heads = verifier.dimensions.n_heads
+    # One query's row is never split, however long it is.
+    chunk_elements = min(heads * work.n_tokens**2, max(work.chunk_elements, heads * work.n_tokens))
+    return MemoryEstimate(
+        program=PROGRAM_BYTES,
+        verifier_weights=verifier.n_parameters * bytes_per_value,
+        draft_weights=draft.n_parameters * bytes_per_value,
+        key_value_caches=sum(
+            key_value_bytes(model.dimensions, work.n_tokens, work.first_room, bytes_per_value)
+            for model in (verifier, draft)
+        ),
+        logits=LOGIT_COPIES * 4 * logit_rows * most_rows,
+        attention=ATTENTION_COPIES * 4 * chunk_elements,
+        activations=_activation_bytes(verifier.dimensions, work.n_tokens, bytes_per_value),
+    )
+
+
+def key_value_bytes(dimensions: Dimensions, n_tokens: int, first_room: int, bytes_per_value: int) -> int:
+    """Keys and values of all layers. Their room doubles when it is used up, so up to twice the tokens are held.
+
+    Layers with a sliding window count like the others: they keep what a rejection might need again.
+    """
+    d = dimensions
+    return 2 * d.n_layers * d.n_kv_heads * d.head_dim * max(first_room, 2 * n_tokens) * bytes_per_value
+
+
+def _activation_bytes(dimensions: Dimensions, n_tokens: int, bytes_per_value: int) -> int:
+    """Inside one layer, for all tokens of a pass: queries, keys, values, output, residual, and the MLP's matrices."""
+    d = dimensions
+    active_width = d.intermediate_size * max(1, d.n_active_experts) + d.shared_intermediate_size
+    width = 2 * d.hidden_size + 2 * d.head_dim * (d.n_heads + d.n_kv_heads) + d.mlp_matrices * active_width
+    return n_tokens * width * bytes_per_value
+
+
+def advice(estimate: MemoryEstimate, bytes_per_value: int, limit_bytes: int) -> list[str]:
+    """What to change so that the estimate comes under a limit, the most effective first."""
+    weights = estimate.verifier_weights + estimate.draft_weights
+    ways = []
+    if bytes_per_value == 4:
+        halved = estimate.total - (weights + estimate.key_value_caches + estimate.activations) // 2
+        ways.append((halved, f"execution.dtype=bfloat16 (or float16) needs {halved / GIB:.1f} GiB"))
+    if estimate.draft_weights * 4 > estimate.verifier_weights:
+        ways.append((estimate.total - estimate.draft_weights, "a smaller draft (models.draft=...)"))
+    work = estimate.key_value_caches + estimate.logits + estimate.attention + estimate.activations
+    if work > weights:
+        ways.append((estimate.total - work, "shorter prompts, or a smaller decode.max_new_tokens"))
+    ways.sort()
+    words = [said for _, said in ways]
+    return words if ways and ways[0][0] <= limit_bytes else [*words, "smaller models, such as models=smollm2"]
