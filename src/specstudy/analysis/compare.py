@@ -1,0 +1,245 @@
+"""Two runs side by side: what differs in how they were made, and prompt by prompt in what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
+from specstudy.analysis.join import Tables, frame_of, of_setting, prompt_frame, settings_measured
+from specstudy.analysis.means import estimate_frame, mean
+from specstudy.analysis.measures import (
+    ACCEPTANCE_MEASURES,
+    ENTROPY_MEASURE,
+    PRIMARY_CONTEXT_MEASURE,
+    SETTING_KEYS,
+    Setting,
+    setting_name,
+    setting_suffixes,
+)
+from specstudy.errors import UserError
+from specstudy.tables.differences import differences, flatten
+
+PROMPT_MEASURES = (ENTROPY_MEASURE, PRIMARY_CONTEXT_MEASURE)
+SETTING_MEASURES = (*ACCEPTANCE_MEASURES, "tokens_per_round", "speedup", "tokens_per_s")
+COMPARED_TABLES = (
+    "prefill_prompts",
+    "prefill_tokens",
+    "decode_runs",
+    "decode_tokens",
+    "spec_runs",
+    "spec_tokens",
+    "claims",
+)
+# What the manifest says about how numbers and timings came about; the rest of it is in the configuration.
+_CONDITIONS = (
+    *(f"models.{role}.{key}" for role in ("verifier", "draft") for key in ("name", "note", "sha256")),
+    "execution.",
+    "prompts.",
+    "stages.decode.load_average",
+    "stages.speculate.load_average",
+    "code.",
+    "environment.python",
+    "environment.platform",
+    "environment.packages.",
+)
+_CLAIM_COLUMNS = ("verdict", "estimate", "ci_low", "ci_high")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two runs: what it is called, its nested configuration and manifest, its tables."""
+
+    name: str
+    config: Mapping[str, object]
+    manifest: Mapping[str, Any]
+    tables: Tables
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two runs differ in. Every difference is b minus a.
+
+    `config`, `conditions`: (a, b) by dotted key of the configuration and of the manifest. `only_in_a`, `only_in_b`:
+    ids of prompts that the other run lacks. `measures`: setting (empty for what no setting changes), measure, a, b
+    (means over the n prompts that have both), n, value (mean difference), low, high, null_reason. `unpaired`: settings
+    that the other run has no match for, by side. `claims`: claim_id, statement, and verdict, estimate, ci_low, ci_high
+    of each side (`verdict_a`), for claims whose verdict differs; None where a run has not answered its claims.
+    `tokens`: see `compare_tokens`.
+    """
+
+    config: dict[str, tuple[object, object]]
+    conditions: dict[str, tuple[object, object]]
+    n_common: int
+    only_in_a: list[str]
+    only_in_b: list[str]
+    measures: pd.DataFrame
+    unpaired: dict[str, list[str]]
+    claims: pd.DataFrame | None
+    tokens: pd.DataFrame
+    settings: AnalysisSettings
+
+
+def compare(a: Side, b: Side, settings: AnalysisSettings) -> Comparison:
+    """Everything that differs between two runs. Raises UserError if they have no prompt in common."""
+    prompts_a, prompts_b = prompt_frame(a.tables), prompt_frame(b.tables)
+    common = prompts_a.index.intersection(prompts_b.index)
+    if common.empty:
+        raise UserError(
+            f"a and b have no prompt in common: {_ids_in_words(a, prompts_a)}, {_ids_in_words(b, prompts_b)}"
+        )
+    names_a, names_b = _setting_names(a.tables), _setting_names(b.tables)
+    pairs = {_pair_name(names_a[x], names_b[y]): (x, y) for x, y in paired_settings(list(names_a), list(names_b))}
+    estimates = _all_differences(a.tables, b.tables, pairs, settings)
+    answered = "claims" in a.tables and "claims" in b.tables
+    return Comparison(
+        config=differences(a.config, b.config),
+        conditions=differences(_conditions(a.manifest), _conditions(b.manifest)),
+        n_common=len(common),
+        only_in_a=[str(i) for i in prompts_a.index.difference(prompts_b.index)],
+        only_in_b=[str(i) for i in prompts_b.index.difference(prompts_a.index)],
+        measures=estimate_frame(estimates, ("setting", "measure", "a", "b")),
+        unpaired={
+            "a": _others(names_a, {x for x, _ in pairs.values()}),
+            "b": _others(names_b, {y for _, y in pairs.values()}),
+        },
+        claims=changed_claims(a.tables["claims"], b.tables["claims"]) if answered else None,
+        tokens=compare_tokens(a.tables, b.tables, pairs),
+        settings=settings,
+    )
+
+
+def paired_settings(a: list[Setting], b: list[Setting]) -> list[tuple[Setting, Setting]]:
+    """Settings to be compared: those that agree on every key that varies within one of the runs.
+
+    So runs of several gammas are compared gamma by gamma, and two runs of one setting each are compared whatever
+    they differ in.
+    """
+    varying = [key for key in SETTING_KEYS if any(len({getattr(s, key) for s in side}) > 1 for side in (a, b))]
+    return [(x, y) for x in a for y in b if all(getattr(x, key) == getattr(y, key) for key in varying)]
+
+
+def changed_claims(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Claims whose verdict differs, in the order of a; one that a run does not know has None for its verdict there."""
+    ids = list(dict.fromkeys([*a["claim_id"], *b["claim_id"]]))
+    left, right = (claims.set_index("claim_id").reindex(ids) for claims in (a, b))
+    joined = pd.DataFrame({"statement": left["statement"].fillna(right["statement"])}, index=left.index)
+    for column in _CLAIM_COLUMNS:
+        joined[f"{column}_a"], joined[f"{column}_b"] = left[column], right[column]
+    for column in ("verdict_a", "verdict_b"):
+        joined[column] = joined[column].astype(object).where(joined[column].notna(), None)
+    return joined[joined["verdict_a"] != joined["verdict_b"]].reset_index()
+
+
+def compare_tokens(a: Tables, b: Tables, pairs: Mapping[str, tuple[Setting, Setting]]) -> pd.DataFrame:
+    """Whether the runs hold the same token ids: a row for each kind of sequence that both have.
+
+    Columns: sequence (in words), n_prompts (with generations in both runs), n_equal (prompts all of whose ids are the
+    same), and of the first place that differs, None where there is none: prompt_id, repetition, place, and id_a,
+    token_a, id_b, token_b, None where that side has no token there.
+    """
+    columns = ["sequence", "n_prompts", "n_equal", "prompt_id", "repetition", "place"]
+    columns += [f"{column}_{side}" for side in ("a", "b") for column in ("id", "token")]
+    rows = [
+        {**dict.fromkeys(columns), "sequence": words, **outcome}
+        for words, places, left, right in _sequences(a, b, pairs)
+        if (outcome := _first_difference(left, right, places))
+    ]
+    return pd.DataFrame(rows, columns=columns, dtype=object).astype({"n_prompts": "int64", "n_equal": "int64"})
+
+
+def _ids_in_words(side: Side, prompts: pd.DataFrame) -> str:
+    examples = f", the first {prompts.index[0]}" if len(prompts) else ""
+    return f"{side.name} has {len(prompts)}{examples}"
+
+
+def _conditions(manifest: Mapping[str, Any]) -> dict[str, object]:
+    return {key: value for key, value in flatten(manifest).items() if key.startswith(_CONDITIONS)}
+
+
+def _setting_names(tables: Tables) -> dict[Setting, str]:
+    suffixes = setting_suffixes(settings_measured(tables))
+    return {setting: setting_name(setting, suffixes) for setting in suffixes}
+
+
+def _others(names: Mapping[Setting, str], paired: set[Setting]) -> list[str]:
+    return [name for setting, name in names.items() if setting not in paired]
+
+
+def _pair_name(a: str, b: str) -> str:
+    return a if a == b else f"{a} (a), {b} (b)"
+
+
+def _all_differences(
+    a: Tables, b: Tables, pairs: Mapping[str, tuple[Setting, Setting]], settings: AnalysisSettings
+) -> Iterator[tuple[dict[str, object], Estimate]]:
+    yield from _differences("", prompt_frame(a), prompt_frame(b), PROMPT_MEASURES, settings)
+    for name, (x, y) in pairs.items():
+        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), SETTING_MEASURES, settings)
+
+
+def _prompts_at(tables: Tables, setting: Setting) -> pd.DataFrame:
+    """The prompt frame of one setting, so that its measures bear no suffix, with tokens_per_s."""
+    runs = of_setting(frame_of(tables, "spec_runs"), setting)
+    tokens_per_s = runs.groupby("prompt_id", observed=True)["tokens_per_s"].mean()
+    return prompt_frame({**tables, "spec_runs": runs}).join(tokens_per_s)
+
+
+def _differences(
+    setting: str, a: pd.DataFrame, b: pd.DataFrame, measures: tuple[str, ...], settings: AnalysisSettings
+) -> Iterator[tuple[dict[str, object], Estimate]]:
+    for measure in measures:
+        both = pd.DataFrame({"a": a[measure], "b": b[measure]}).dropna()
+        key = {"setting": setting, "measure": measure, "a": both["a"].mean(), "b": both["b"].mean()}
+        yield key, mean((both["b"] - both["a"]).to_numpy(), settings)
+
+
+def _sequences(
+    a: Tables, b: Tables, pairs: Mapping[str, tuple[Setting, Setting]]
+) -> Iterator[tuple[str, list[str], pd.DataFrame, pd.DataFrame]]:
+    """What is compared token by token: words for it, the columns that give a token's place, both sides."""
+    prefill_a, prefill_b = (frame_of(tables, "prefill_tokens").assign(repetition=0) for tables in (a, b))
+    yield "rendered prompt", ["position"], prefill_a, prefill_b
+    yield "answer", ["step"], frame_of(a, "decode_tokens"), frame_of(b, "decode_tokens")
+    for name, (x, y) in pairs.items():
+        left, right = of_setting(frame_of(a, "spec_tokens"), x), of_setting(frame_of(b, "spec_tokens"), y)
+        yield f"speculative answer, {name}", ["step"], _emitted(left), _emitted(right)
+        yield f"drafted tokens, {name}", ["round", "index"], _drafted(left), _drafted(right)
+
+
+def _drafted(tokens: pd.DataFrame) -> pd.DataFrame:
+    return tokens[(tokens["kind"] == "draft").to_numpy(dtype=bool)]
+
+
+def _emitted(tokens: pd.DataFrame) -> pd.DataFrame:
+    """The tokens of the answer with `step`, their place in it."""
+    emitted = tokens[tokens["emitted"].to_numpy(dtype=bool)].sort_values(["prompt_id", "repetition", "round", "index"])
+    return emitted.assign(step=emitted.groupby(["prompt_id", "repetition"], observed=True).cumcount())
+
+
+def _first_difference(a: pd.DataFrame, b: pd.DataFrame, places: list[str]) -> dict[str, object]:
+    """The columns of `compare_tokens` for one kind of sequence; empty if no generation is in both runs."""
+    generation = ["prompt_id", "repetition"]
+    common = a[generation].drop_duplicates().merge(b[generation].drop_duplicates())
+    if common.empty:
+        return {}
+    left, right = (side[[*generation, *places, "token_id", "token"]].merge(common) for side in (a, b))
+    joined = left.merge(right, on=[*generation, *places], how="outer", suffixes=("_a", "_b"), sort=True)
+    differing = joined[(joined["token_id_a"] != joined["token_id_b"]).to_numpy(dtype=bool)]
+    n_prompts = common["prompt_id"].nunique()
+    outcome: dict[str, object] = {
+        "n_prompts": n_prompts,
+        "n_equal": n_prompts - differing["prompt_id"].nunique(),
+    }
+    if len(differing):
+        first = differing.iloc[0]
+        outcome |= {key: first[key] for key in generation}
+        outcome["place"] = ", ".join(f"{place} {first[place]}" for place in places)
+        for side in ("a", "b"):
+            known = pd.notna(first[f"token_id_{side}"])
+            outcome[f"id_{side}"] = int(first[f"token_id_{side}"]) if known else None
+            outcome[f"token_{side}"] = first[f"token_{side}"] if known else None
+    return outcome

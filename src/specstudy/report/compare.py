@@ -1,0 +1,153 @@
+"""Two runs side by side in the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specstudy.analysis.compare import Comparison, Side
+from specstudy.report.console import report_console, report_table
+from specstudy.report.style import NONE, interval, number, visible_token
+from specstudy.report.words import SHORT, VERDICTS
+from specstudy.tables import manifest
+
+_SHORT = SHORT | {
+    "context_health_soft": "soft context health",
+    "tokens_per_round": "tokens per round",
+    "tokens_per_s": "tokens per second",
+}
+_HASH_LENGTH, _HASH_SHOWN = 64, 12
+
+
+def print_comparison(comparison: Comparison, a: Side, b: Side) -> None:
+    """Prints what two runs differ in; plain text of 80 columns where it is not a terminal."""
+    console = report_console()
+    console.print()
+    for name, side in (("a", a), ("b", b)):
+        console.print(Text(f"{name}  {side.name}  {_state(side.manifest)}", overflow="fold"))
+    _print_values(console, "Configuration", "Both have the same configuration.", comparison.config)
+    same = "Both have the same models, prompts, device, dtype, threads, code and packages."
+    _print_values(console, "Models, prompts and machine", same, comparison.conditions)
+    console.print()
+    console.print(Text(_prompts_sentence(comparison)))
+    _print_measures(console, comparison)
+    _print_claims(console, comparison, a, b)
+    if len(comparison.tokens):
+        console.print()
+        console.print(_token_table(comparison.tokens))
+
+
+def _state(written: Mapping[str, Any]) -> str:
+    started = str(written.get("time", {}).get("start") or "")[:16].replace("T", " ")
+    return started if manifest.is_finished(written) else f"{started}, not finished".lstrip(", ")
+
+
+def _print_values(console: Console, title: str, same: str, values: Mapping[str, tuple[object, object]]) -> None:
+    console.print()
+    if not values:
+        console.print(Text(same))
+        return
+    table = report_table(title)
+    for name in ("", "a", "b"):
+        table.add_column(name, overflow="fold")
+    for key, (a, b) in values.items():
+        table.add_row(Text(key), Text(_shown(a)), Text(_shown(b)))
+    console.print(table)
+
+
+def _shown(value: object) -> str:
+    """A value as one would write it in an override; a content hash by its first digits."""
+    if value is None:
+        return NONE
+    if isinstance(value, list):
+        items = ", ".join(map(_shown, value))
+        return items if len(value) == 1 else f"[{items}]"
+    text = value if isinstance(value, str) else json.dumps(value)
+    is_hash = len(text) == _HASH_LENGTH and not set(text) - set("0123456789abcdef")
+    return text[:_HASH_SHOWN] if is_hash else text
+
+
+def _prompts_sentence(comparison: Comparison) -> str:
+    alone = [(side, ids) for side, ids in (("a", comparison.only_in_a), ("b", comparison.only_in_b)) if ids]
+    rest = "".join(f"; {len(ids)} only in {side} (the first {ids[0]})" for side, ids in alone)
+    return f"Prompts in both runs: {comparison.n_common}{rest}."
+
+
+def _print_measures(console: Console, comparison: Comparison) -> None:
+    percent = f"{comparison.settings.confidence:.0%}".replace("%", " %")
+    for setting, rows in comparison.measures.groupby("setting", sort=False):
+        console.print()
+        console.print(_measure_table(str(setting) or "Prompts and answers of the verifier alone", rows, percent))
+    console.print(Text("b − a: mean difference over the n prompts that have both; bootstrap intervals by prompt."))
+    for side, settings in comparison.unpaired.items():
+        if settings:
+            console.print(Text(f"Only in {side}, not compared: {'; '.join(settings)}."))
+
+
+def _measure_table(title: str, rows: pd.DataFrame, percent: str) -> Table:
+    table = report_table(title)
+    table.add_column("", width=20)
+    for name in ("a", "b", "b − a"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=6)
+    table.add_column(f"{percent} interval", justify="right", no_wrap=True, min_width=16)
+    table.add_column("n", justify="right", no_wrap=True)
+    for _, row in rows.iterrows():
+        digits = 1 if max(row["a"], row["b"]) >= 10 else 3
+        values = (number(row[column], digits) for column in ("a", "b", "value"))
+        bounds = interval(row["low"], row["high"], digits) or ("the same in all" if row["n"] >= 3 else "")
+        table.add_row(_SHORT[row["measure"]], *values, bounds, str(row["n"]))
+    return table
+
+
+def _print_claims(console: Console, comparison: Comparison, a: Side, b: Side) -> None:
+    console.print()
+    if comparison.claims is None:
+        missing = " and ".join(name for name, side in (("a", a), ("b", b)) if "claims" not in side.tables)
+        console.print(Text(f"Claims were not answered in {missing}; `make analyze` answers them."))
+        return
+    if comparison.claims.empty:
+        console.print(Text("No claim changed its verdict."))
+        return
+    table = report_table("Claims that changed their verdict")
+    table.add_column("claim")
+    for side in ("a", "b"):
+        table.add_column(side, no_wrap=True)
+    for _, row in comparison.claims.iterrows():
+        table.add_row(Text(row["statement"]), *(_answer(row, side) for side in ("a", "b")))
+    console.print(table)
+
+
+def _answer(row: pd.Series, side: str) -> str:
+    verdict, value, low, high = (row[f"{name}_{side}"] for name in ("verdict", "estimate", "ci_low", "ci_high"))
+    if verdict is None:
+        return "not declared"
+    return f"{VERDICTS[verdict]}\n{number(value)} {interval(low, high)}".rstrip()
+
+
+def _token_table(tokens: pd.DataFrame) -> Table:
+    table = report_table("Token ids")
+    table.add_column("", overflow="fold")
+    table.add_column("same in", no_wrap=True)
+    table.add_column("first difference", overflow="fold")
+    for _, row in tokens.iterrows():
+        words = f"{row['n_equal']} of {row['n_prompts']} prompts"
+        table.add_row(Text(row["sequence"]), words, Text(_difference(row)))
+    return table
+
+
+def _difference(row: pd.Series) -> str:
+    if row["n_equal"] == row["n_prompts"]:
+        return ""
+    repetition = f", repetition {row['repetition']}" if row["repetition"] else ""
+    a, b = (_token(row[f"id_{side}"], row[f"token_{side}"]) for side in ("a", "b"))
+    return f"{row['prompt_id']}{repetition}, {row['place']}: {a} in a, {b} in b"
+
+
+def _token(token_id: int | None, text: str) -> str:
+    return "none" if token_id is None else f"{visible_token(text)} ({token_id})"
