@@ -174,6 +174,8 @@ class TestOtherTemplates:
         rendered = render(ask(" Why?\n"), tokenizer)
         assert content_text(rendered, tokenizer) == " Why?"
         assert parts(rendered, tokenizer)[4] == ("\n", "end_newline")
+        tokenizer = byte_level_tokenizer("{{ messages[0]['content'].lstrip() }}")
+        assert content_text(render(ask(" Why? "), tokenizer), tokenizer) == "Why? "
 
     @given(text=st.text(min_size=1))
     @settings(max_examples=40, deadline=None)
@@ -253,6 +255,18 @@ class TestOtherTemplates:
         rendered = render(ask("Why?"), tokenizer)
         assert rendered.positions[-11].structural_role == "generation_prompt+0"
         assert rendered.text.endswith(rendered.generation_prompt)
+
+    def test_an_opening_that_depends_on_the_generation_prompt_is_none(self) -> None:
+        template = "{{ 'Q' if add_generation_prompt else 'q' }}: {{ messages[0]['content'] }}\nA:"
+        tokenizer = byte_level_tokenizer(template)
+        assert parts(render(ask("Why?"), tokenizer), tokenizer) == [
+            ("Q:", "role_marker"),
+            (" ", "role_newline"),
+            ("Why?", "user"),
+            ("\n", "generation_prompt+0"),
+            ("A", "generation_prompt+1"),
+            (":", "generation_prompt+2"),
+        ]
 
     def test_markers_that_swallow_the_white_space_around_them_stay_markers(self) -> None:
         marks = [AddedToken("<|user|>", rstrip=True), AddedToken("<|end|>", lstrip=True, rstrip=True)]

@@ -28,8 +28,7 @@ def render(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> RenderedPrompt
 
 
 def _raw_layout(prompt: Prompt) -> Layout:
-    # -1: a prefix without width that the tokenizer makes of the text itself is still the text's.
-    return Layout(prompt.text, (Message("user", -1, len(prompt.text)),), len(prompt.text))
+    return Layout(prompt.text, (Message("user", 0, len(prompt.text)),), len(prompt.text))
 
 
 def _chat_layout(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> Layout:
@@ -81,12 +80,11 @@ def _find_contents(skeleton: Sequence[str], contents: Mapping[str, str], text: s
 def _injected_system_prompt(tokenizer: PreTrainedTokenizerBase, opening: str) -> list[Message]:
     """The system text that the template adds by itself: what stands in `opening` where a given one would stand."""
     try:
-        before, *roles_and_texts = _skeleton(tokenizer, ["system", "user"])
+        with_system = _skeleton(tokenizer, ["system", "user"])
     except ValueError:  # no system message may be given to this template
         return []
-    if roles_and_texts[::2] != ["system", "user"]:
-        return []
-    after = roles_and_texts[1]
-    if not (opening.startswith(before) and opening.endswith(after) and len(opening) > len(before) + len(after)):
-        return []
-    return [Message("template", len(before), len(opening) - len(after))]
+    match with_system:
+        case [before, "system", after, "user", _] if len(opening) > len(before) + len(after):
+            if opening.startswith(before) and opening.endswith(after):
+                return [Message("template", len(before), len(opening) - len(after))]
+    return []
