@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import entry
 from workflow import Records, Stage, Unit, run
@@ -11,6 +13,7 @@ from specstudy.config import StudyConfig
 
 if TYPE_CHECKING:
     from specstudy.models.load import Pair
+    from specstudy.prompts import RenderedPrompt
 
 
 def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
@@ -48,6 +51,29 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
     )
 
 
+CHECKED_PROMPTS = 3
+
+
+def _check(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) -> dict[str, Any]:
+    """The engine's self-check, on the shortest prompts of different categories."""
+    from specstudy.measure.sampling import Warp
+    from specstudy.measure.self_check import run_self_check
+    from specstudy.seeds import uniforms
+
+    shortest: dict[str, RenderedPrompt] = {}
+    for prompt in sorted(rendered, key=lambda p: (len(p.positions), p.prompt.prompt_id)):
+        shortest.setdefault(prompt.prompt.category, prompt)
+    chosen = list(shortest.values())[:CHECKED_PROMPTS]
+    outcome = run_self_check(
+        pair,
+        [prompt.token_ids for prompt in chosen],
+        Warp(config.spec.temperature, config.spec.top_p),
+        max(config.spec.gamma),
+        lambda index: uniforms(config.seed, "self-check", index),
+    )
+    return {"passed": outcome.passed, **asdict(outcome)}
+
+
 SPECULATE = Stage(
     name="speculate",
     units=lambda config, rendered: [
@@ -68,6 +94,7 @@ SPECULATE = Stage(
     },
     measure=_measure,
     source_files=("models", "measure", "formulas.py", "prompts", "records.py", "seeds.py"),
+    check=_check,
 )
 
 

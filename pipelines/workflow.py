@@ -50,6 +50,7 @@ class Stage:
     settings: Callable[[StudyConfig], Mapping[str, object]]
     measure: Callable[[Pair, StudyConfig, Unit], Records]
     source_files: tuple[str, ...]
+    check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]] | None = None
 
 
 @dataclass
@@ -138,6 +139,9 @@ def _measure(
     with Progress(config.execution.progress) as progress:
         for stage in stages:
             failures += _run_stage(stage, config, pair, rendered, run_dir, store, progress)
+    for stage in stages:
+        if stage.check and rendered:
+            _check(stage, stage.check, config, pair, rendered, run_dir)
     _publish_errors(run_dir, failures, {stage.name for stage in stages})
     return failures
 
@@ -209,6 +213,33 @@ def _run_stage(
         },
     )
     return failures
+
+
+def _check(
+    stage: Stage,
+    check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]],
+    config: StudyConfig,
+    pair: Pair,
+    rendered: Sequence[RenderedPrompt],
+    run_dir: Path,
+) -> None:
+    """Check what a stage measured with, unless exactly this was checked before; a failure is said and marks the run."""
+    key = result_key({**_common_parts(stage, config, pair), "prompts": [p.token_ids for p in rendered]})
+    outcome = manifest.read(run_dir).get("self_checks", {}).get(stage.name, {})
+    if outcome.get("key") != key:
+        try:
+            outcome = {"key": key, **check(pair, config, rendered)}
+        except Exception as error:
+            if not _is_of_the_prompt(error):
+                raise
+            outcome = {"passed": False, "error": " ".join(str(error).split())}
+        manifest.update(run_dir, "self_checks", {stage.name: outcome})
+    if not outcome["passed"]:
+        print(
+            f"SELF-CHECK FAILED in {stage.name}: do not trust this run's numbers; see self_checks in "
+            f"{run_dir / 'manifest.json'}",
+            file=sys.stderr,
+        )
 
 
 def _is_of_the_prompt(error: Exception) -> bool:
