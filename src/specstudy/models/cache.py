@@ -83,9 +83,7 @@ class CachedModel:
     def forward(self, ids: Tensor, keep: int) -> Tensor:
         """Feed ids [n] (int64) after what is cached; float32 logits [keep, vocabulary] of the last `keep` of them."""
         n_new = ids.shape[0]
-        output = self.model.module(
-            input_ids=ids[None], cache=self._cache, use_cache=True, logits_to_keep=keep
-        )
+        output = self.model.module(input_ids=ids[None], cache=self._cache, use_cache=True, logits_to_keep=keep)
         self.length += n_new
         return self.model.emittable_logits(output.logits[0])
 
