@@ -262,6 +262,13 @@ class TestRefusals:
         (model / "model.safetensors").write_bytes(content[:n_bytes])
         assert "model.safetensors is damaged or cut off" in refusal(model)
 
+    def test_a_damaged_draft_is_seen_before_the_verifier_loads(
+        self, model: Path, tmp_path: Path, no_weights_load: None
+    ) -> None:
+        save_model(tmp_path / "draft")
+        (tmp_path / "draft" / "model.safetensors").write_bytes(b"half")
+        assert "model.safetensors is damaged or cut off" in refusal(model, tmp_path / "draft")
+
     def test_a_missing_part_of_the_weights(self, tmp_path: Path, no_weights_load: None) -> None:
         save_model(tmp_path, max_shard_size="20KB")
         last = sorted(tmp_path.glob("model-*.safetensors"))[-1]

@@ -33,7 +33,7 @@ def verifier_directory(tmp_path: Path) -> Path:
 @pytest.fixture
 def draft_directory(tmp_path: Path, verifier_directory: Path) -> Path:
     """A draft of two layers with weights of its own."""
-    body = save_model(tmp_path / "body", small_llama(num_hidden_layers=2), seed=1).model
+    body = save_model(tmp_path / "body", small_llama(num_hidden_layers=2), seed=1).model.float()
     card: dict[str, object] = {
         "verifier": "verifier",
         "verifier_sha256": fingerprint_of([verifier_directory / "model.safetensors"]),
