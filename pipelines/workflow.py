@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 import time
@@ -136,6 +137,9 @@ def _measure(
 ) -> list[Failure]:
     _describe(config, pair, stages, prompts, run_dir)
     rendered, failures = _render(prompts, pair, config)
+    if rendered:
+        # Says, among other things, whether the template opens a thinking block.
+        manifest.update(run_dir, "prompts", {"generation_prompt": rendered[0].generation_prompt})
     with Progress(config.execution.progress) as progress:
         for stage in stages:
             failures += _run_stage(stage, config, pair, rendered, run_dir, store, progress)
@@ -158,6 +162,8 @@ def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple
                     f"{len(shown.positions)} prompt tokens and {config.decode.max_new_tokens} new ones "
                     f"do not fit into the models' context of {longest}"
                 )
+            if max(shown.token_ids) >= pair.verifier.vocabulary:
+                raise ValueError(f"token id {max(shown.token_ids)} has no row in the verifier")
             rendered.append(shown)
         except ValueError as error:
             failures.append(Failure("render", prompt.prompt_id, error))
@@ -258,7 +264,10 @@ def _common_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, ob
         "stage": stage.name,
         "settings": dict(stage.settings(config)),
         "verifier": pair.verifier.fingerprint,
+        "verifier_config": _digest(pair.verifier.module.config.to_dict()),
         "draft": pair.draft.fingerprint,
+        "draft_config": _digest(pair.draft.module.config.to_dict()),
+        "eos_ids": list(pair.eos_ids),
         "device": str(pair.verifier.device),
         "dtype": str(pair.verifier.dtype),
         "threads": torch.get_num_threads(),
@@ -268,6 +277,12 @@ def _common_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, ob
         "schema_version": SCHEMA_VERSION,
         "code": code_hash(stage.source_files),
     }
+
+
+def _digest(settings: dict[str, Any]) -> str:
+    """What a model's configuration says beyond its weights (rope, windows, scaling), as a hash."""
+    told = {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "dtype")}
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _unit_parts(unit: Unit) -> dict[str, object]:
