@@ -30,7 +30,7 @@ def distill(
     tokens: str = str(DEFAULT_ANSWER_TOKENS),
     layers: str = "0,29",
     head: str = "8192",
-    steps: str = "2400",
+    steps: str = "3000",
     threads: str = "0",
     directory: str = str(DRAFT),
     work: str = str(WORK),

@@ -24,7 +24,7 @@ class TrainingPlan:
 
     layers: tuple[int, ...] = (0, 29)
     head_size: int = 8192
-    steps: int = 2400
+    steps: int = 3000
     examples_per_step: int = 6
     matrix_learning_rate: float = 3e-3
     vector_learning_rate: float = 1e-3
