@@ -1,3 +1,4 @@
+import logging
 import resource
 import subprocess
 import sys
@@ -214,3 +215,14 @@ def test_every_command_refuses_a_wrong_word_at_once_and_without_torch(file: Path
     assert (finished.returncode, finished.stderr.count("\n")) == (2, 1), finished.stderr
     assert finished.stderr.startswith("error: nosuch.key")
     assert used_s < 3
+
+
+def test_a_sweep_leaves_the_loggers_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger("specstudy.tables.files")
+    words = ["-m", "seed=1,2", f"output_dir={tmp_path / 'out'}"]
+    assert exit_code(monkeypatch, words, lambda: entry.main(lambda config: 0)) == 0
+    assert not logger.disabled
+    logger.warning("still heard")
+    assert "still heard" in caplog.text
