@@ -10,9 +10,11 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
 from specstudy.errors import UserError
 from specstudy.report import terminal
+from specstudy.report.words import models_sentence
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 PLAN = Plan(n_per_category=3, n_answer_tokens=24)
+LOADED = {"verifier": {"name": "Big", "note": "Q4_1, dequantised"}, "draft": {"name": "Small", "note": ""}}
 MANIFEST = {"config": {"models": {"verifier": "big", "draft": "small"}, "prompts": {"name": "study50"}}}
 
 
@@ -116,3 +118,9 @@ def test_an_unknown_prompt_is_one_line_with_near_ids():
     assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="the run holds no prompts yet"):
         terminal.show_prompt({}, "code-7")
+
+
+def test_the_models_are_named_as_loaded_and_else_as_asked_for() -> None:
+    assert models_sentence(MANIFEST) == "verifier big, draft small, prompts study50"
+    loaded = models_sentence({**MANIFEST, "models": LOADED})
+    assert loaded == "verifier Big (Q4_1, dequantised), draft Small, prompts study50"

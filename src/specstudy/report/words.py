@@ -100,7 +100,13 @@ def models_sentence(manifest: Mapping[str, Any]) -> str:
     """Which pair was measured on which prompts, as far as the manifest says."""
     config = manifest.get("config", {})
     models, prompts = config.get("models", {}), config.get("prompts", {})
-    parts = [f"{role} {models[role]}" for role in ("verifier", "draft") if models.get(role)]
+    loaded = manifest.get("models", {})
+    parts = []
+    for role in ("verifier", "draft"):
+        # What was loaded has a better name than what was asked for, and says what it is.
+        name, note = (loaded.get(role, {}).get(key) for key in ("name", "note"))
+        if shown := name or models.get(role):
+            parts.append(f"{role} {shown}" + (f" ({note})" if note else ""))
     if prompts.get("name"):
         parts.append(f"prompts {prompts['name']}")
     return ", ".join(parts)
