@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from description import describe_run
 from progress import Progress
 
 from specstudy.config import StudyConfig, local_path, to_mapping
@@ -24,7 +25,7 @@ from specstudy.tables.schema import SCHEMA_VERSION, to_records, to_table
 from specstudy.tables.store import Store, code_hash, result_key
 
 if TYPE_CHECKING:
-    from specstudy.models.load import LanguageModel, Pair
+    from specstudy.models.load import Pair
 
 Records = Mapping[str, Sequence[object]]
 
@@ -135,7 +136,7 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
 def _measure(
     config: StudyConfig, stages: Sequence[Stage], prompts: Sequence[Prompt], pair: Pair, run_dir: Path, store: Store
 ) -> list[Failure]:
-    _describe(config, pair, stages, prompts, run_dir)
+    describe_run(config, pair, {stage.name: stage.source_files for stage in stages}, prompts, run_dir)
     rendered, failures = _render(prompts, pair, config)
     if rendered:
         # Says, among other things, whether the template opens a thinking block.
@@ -292,51 +293,6 @@ def _unit_parts(unit: Unit) -> dict[str, object]:
         "structure": [p.structural_role for p in unit.rendered.positions],
         "gamma": unit.gamma,
         "repetition": unit.repetition,
-    }
-
-
-def _describe(
-    config: StudyConfig, pair: Pair, stages: Sequence[Stage], prompts: Sequence[Prompt], run_dir: Path
-) -> None:
-    """What a reader of the manifest needs to know before any result."""
-    import torch
-
-    verifier = pair.verifier
-    manifest.update(
-        run_dir,
-        "execution",
-        {
-            "device": str(verifier.device),
-            "dtype": str(verifier.dtype).removeprefix("torch."),
-            "threads": torch.get_num_threads(),
-        },
-    )
-    manifest.update(
-        run_dir,
-        "models",
-        {"verifier": _model_entry(verifier, pair, config), "draft": _model_entry(pair.draft, pair, config)},
-    )
-    digest = hashlib.sha256(repr([asdict(p) for p in prompts]).encode()).hexdigest()
-    manifest.update(run_dir, "prompts", {"name": config.prompts.name, "n_prompts": len(prompts), "sha256": digest})
-    manifest.update(run_dir, "seeds", {"seed": config.seed, "analysis": config.analysis.seed})
-    manifest.update(run_dir, "code", {stage.name: code_hash(stage.source_files) for stage in stages})
-    manifest.update(run_dir, "config", to_mapping(config))
-
-
-def _model_entry(model: LanguageModel, pair: Pair, config: StudyConfig) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "note": model.note,
-        "sha256": model.fingerprint,
-        "dimensions": asdict(model.dimensions),
-        "generation": {
-            "temperature": config.spec.temperature,
-            "top_p": config.spec.top_p,
-            "top_k": None,
-            "repetition_penalty": None,
-            "eos_token_ids": list(pair.eos_ids),
-        },
-        "generation_settings_in_its_files_not_used": model.stored_generation_settings,
     }
 
 

@@ -14,28 +14,41 @@ def column(meaning: str, unit: str = "") -> Any:
     return field(metadata={"meaning": meaning, "unit": unit})
 
 
-def _prompt_id() -> Any:
-    return column("the prompt's id, unique in its set")
-
-
-def _category() -> Any:
-    return column("the prompt's category")
-
-
-def _repetition() -> Any:
-    return column("repetition of the same generation with another seed, from 0")
-
-
 def _null_reason() -> Any:
     return column("why measures of this row are null; null when all are defined")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrefillToken:
+class PromptRow:
+    """What every row about a prompt begins with."""
+
+    prompt_id: str = column("the prompt's id, unique in its set")
+    category: str = column("the prompt's category")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRow(PromptRow):
+    """What every row about a generation of the verifier alone begins with."""
+
+    repetition: int = column("repetition of the same generation with another seed, from 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculationRow(PromptRow):
+    """What every row about a speculative generation begins with."""
+
+    proposer: str = column("who drafts")
+    stop: str = column("rule that ends a draft early")
+    temperature: float = column("sampling temperature of both models")
+    top_p: float = column("nucleus of both models")
+    gamma: int = column("tokens proposed in a full round")
+    repetition: int = column("repetition of the same generation with another seed, from 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillToken(PromptRow):
     """A prompt position."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
     position: int = column("position in the rendered prompt, from 0")
     token_id: int = column("id under the verifier's tokenizer")
     token: str = column("text of the token; a partial UTF-8 character is shown as the replacement character")
@@ -53,11 +66,9 @@ class PrefillToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrefillHead:
+class PrefillHead(PromptRow):
     """An attention head over one prompt."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
     layer: int = column("layer, from 0")
     head: int = column("query head, from 0")
     first_token_attention: float = column("mean over queries of the attention paid to position 0")
@@ -66,11 +77,9 @@ class PrefillHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrefillPrompt:
+class PrefillPrompt(PromptRow):
     """A prompt, seen at prefill."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
     n_tokens: int = column("tokens of the rendered prompt")
     n_content: int = column("content positions")
     n_sinks_structural: int | None = column("structural positions that are sinks by z_score")
@@ -89,12 +98,9 @@ class PrefillPrompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeToken:
+class DecodeToken(GenerationRow):
     """A generated token of the verifier alone."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
-    repetition: int = _repetition()
     step: int = column("position in the answer, from 0")
     token_id: int = column("id under the verifier's tokenizer")
     token: str = column("text of the token; a partial UTF-8 character is shown as the replacement character")
@@ -111,12 +117,9 @@ class DecodeToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeRun:
+class DecodeRun(GenerationRow):
     """A generation of the verifier alone."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
-    repetition: int = _repetition()
     n_prompt_tokens: int = column("tokens of the rendered prompt")
     n_tokens: int = column("tokens generated, a closing EOS included")
     finish_reason: str = column("eos or length")
@@ -129,12 +132,9 @@ class DecodeRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeAttention:
+class DecodeAttention(GenerationRow):
     """A prompt position, seen from the answer."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
-    repetition: int = _repetition()
     position: int = column("position in the rendered prompt, from 0")
     attention_from_generated: float = column("mean attention that the answer's tokens pay to this position")
     z_generated: float | None = column("robust z-score of ln attention_from_generated over content positions")
@@ -142,17 +142,9 @@ class DecodeAttention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpecToken:
+class SpecToken(SpeculationRow):
     """A drafted token, or a token that the verifier sampled."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
-    proposer: str = column("who drafts")
-    stop: str = column("rule that ends a draft early")
-    temperature: float = column("sampling temperature of both models")
-    top_p: float = column("nucleus of both models")
-    gamma: int = column("tokens proposed in a full round")
-    repetition: int = _repetition()
     round: int = column("round, from 0")
     index: int = column("place in the round: drafted tokens from 0, then the token of the verifier")
     kind: str = column("draft, correction or bonus")
@@ -172,17 +164,9 @@ class SpecToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpecRound:
+class SpecRound(SpeculationRow):
     """One draft phase and one verifier pass."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
-    proposer: str = column("who drafts")
-    stop: str = column("rule that ends a draft early")
-    temperature: float = column("sampling temperature of both models")
-    top_p: float = column("nucleus of both models")
-    gamma: int = column("tokens proposed in a full round")
-    repetition: int = _repetition()
     round: int = column("round, from 0")
     n_proposed: int = column("drafted tokens")
     n_tested: int = column("drafted tokens reached by the accept test")
@@ -195,17 +179,9 @@ class SpecRound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpecRun:
+class SpecRun(SpeculationRow):
     """A speculative generation."""
 
-    prompt_id: str = _prompt_id()
-    category: str = _category()
-    proposer: str = column("who drafts")
-    stop: str = column("rule that ends a draft early")
-    temperature: float = column("sampling temperature of both models")
-    top_p: float = column("nucleus of both models")
-    gamma: int = column("tokens proposed in a full round")
-    repetition: int = _repetition()
     n_tokens: int = column("tokens generated, a closing EOS included")
     n_rounds: int = column("rounds")
     n_proposed: int = column("drafted tokens")
@@ -271,7 +247,7 @@ class ErrorRow:
     """A prompt that failed in a stage."""
 
     stage: str = column("prefill, decode or speculate")
-    prompt_id: str = _prompt_id()
+    prompt_id: str = column("the prompt's id, unique in its set")
     kind: str = column("what went wrong, in a word")
     message: str = column("what went wrong, in a line")
 

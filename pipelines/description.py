@@ -1,0 +1,61 @@
+"""What a reader of the manifest needs before any result: machine, models, prompts, seeds, code, configuration."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specstudy.config import StudyConfig, to_mapping
+from specstudy.prompts import Prompt
+from specstudy.tables import manifest
+from specstudy.tables.store import code_hash
+
+if TYPE_CHECKING:
+    from specstudy.models.load import LanguageModel, Pair
+
+
+def describe_run(
+    config: StudyConfig,
+    pair: Pair,
+    source_files: Mapping[str, Sequence[str]],
+    prompts: Sequence[Prompt],
+    run_dir: Path,
+) -> None:
+    """Write these sections of the manifest; `source_files` are those that each stage's numbers depend on."""
+    import torch
+
+    device, dtype = str(pair.verifier.device), str(pair.verifier.dtype).removeprefix("torch.")
+    prompt_set = hashlib.sha256(repr([asdict(p) for p in prompts]).encode()).hexdigest()
+    sections: dict[str, dict[str, Any]] = {
+        "execution": {"device": device, "dtype": dtype, "threads": torch.get_num_threads()},
+        "models": {
+            "verifier": _model_entry(pair.verifier, pair, config),
+            "draft": _model_entry(pair.draft, pair, config),
+        },
+        "prompts": {"name": config.prompts.name, "n_prompts": len(prompts), "sha256": prompt_set},
+        "seeds": {"seed": config.seed, "analysis": config.analysis.seed},
+        "code": {stage: code_hash(files) for stage, files in source_files.items()},
+        "config": to_mapping(config),
+    }
+    for name, content in sections.items():
+        manifest.update(run_dir, name, content)
+
+
+def _model_entry(model: LanguageModel, pair: Pair, config: StudyConfig) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "note": model.note,
+        "sha256": model.fingerprint,
+        "dimensions": asdict(model.dimensions),
+        "generation": {
+            "temperature": {"decode": config.decode.temperature, "speculate": config.spec.temperature},
+            "top_p": {"decode": config.decode.top_p, "speculate": config.spec.top_p},
+            "top_k": None,
+            "repetition_penalty": None,
+            "eos_token_ids": list(pair.eos_ids),
+        },
+        "generation_settings_in_its_files_not_used": model.stored_generation_settings,
+    }
