@@ -246,7 +246,7 @@ class Claim:
 class ErrorRow:
     """A prompt that failed in a stage."""
 
-    stage: str = column("prefill, decode or speculate")
+    stage: str = column("render, prefill, decode or speculate")
     prompt_id: str = column("the prompt's id, unique in its set")
     kind: str = column("what went wrong, in a word")
     message: str = column("what went wrong, in a line")
