@@ -135,7 +135,7 @@ def _status_of_point(stage: Stage, composed: DictConfig) -> int:
     except UserError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
-    except Exception:
+    except Exception:  # a bug in one point is shown in full, and the other points go on
         traceback.print_exc()
         return 1
 

@@ -195,7 +195,7 @@ def _run_stage(
                 try:
                     store.put(stage.name, key, parts, stage.measure(pair, config, unit))
                     stored = store.get(stage.name, key)
-                except Exception as error:
+                except Exception as error:  # sorted at once: a bug is raised again
                     if not _is_of_the_prompt(error):
                         raise
                     failures.append(Failure(stage.name, unit.prompt.prompt_id, error))
@@ -236,7 +236,7 @@ def _check(
     if outcome.get("key") != key:
         try:
             outcome = {"key": key, **check(pair, config, rendered)}
-        except Exception as error:
+        except Exception as error:  # sorted at once: a bug is raised again
             if not _is_of_the_prompt(error):
                 raise
             outcome = {"passed": False, "error": " ".join(str(error).split())}

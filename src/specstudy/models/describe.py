@@ -44,7 +44,7 @@ def describe(source: ModelSource) -> Description:
     try:
         with torch.device("meta"):
             module = AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
-    except Exception as error:
+    except Exception as error:  # whatever a model's files make the library raise
         raise source.refused(error) from error
     dimensions = dimensions_of(module)
     # Tied weights are one parameter here, as they are in memory.

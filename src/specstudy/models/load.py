@@ -157,7 +157,7 @@ def load_model(
                 source.directory, dtype=dtype, output_loading_info=True, **form, **source.arguments
             )
         module = module.to(device).eval().requires_grad_(False)
-    except Exception as error:
+    except Exception as error:  # whatever a model's files make the library raise
         raise source.refused(error) from error
     if absent := sorted(loading["missing_keys"]):
         raise source.refused(f"its files lack {len(absent)} of its weights, the first {absent[0]}")

@@ -61,14 +61,14 @@ class ModelSource:
             raise self.refused(_what_is_there_instead(self.directory, "config.json"))
         try:
             return AutoConfig.from_pretrained(self.directory, **self.arguments)
-        except Exception as error:
+        except Exception as error:  # whatever a model's files make the library raise
             raise self.refused(error) from error
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer. Raises UserError, also for one that cannot say where its tokens lie in a text."""
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.directory, **self.arguments)
-        except Exception as error:
+        except Exception as error:  # whatever a model's files make the library raise
             raise self.refused(error) from error
         if not tokenizer.is_fast:
             raise self.refused("its tokenizer does not give the places of tokens in a text; it needs a tokenizer.json")
