@@ -198,6 +198,8 @@ def _decode_tokens(plan: Plan, generations: pd.DataFrame, rng: np.random.Generat
             "top_probs": [[0.5, 0.2, 0.1, 0.05, 0.01]] * len(rows),
             "is_word_start": rng.random(len(rows)) < 0.6,
             "draft_entropy_bits": draft_bits,
+            "draft_top_prob": np.exp(-0.5 * draft_bits),
+            "draft_top_margin": np.exp(-0.8 * draft_bits),
             "expected_accept": _acceptance(plan, draft_bits, rng),
         }
     )
@@ -275,6 +277,8 @@ def _speculation(
             "draft_entropy_bits": draft_bits,
             "draft_entropy_norm": draft_bits / np.log2(49152),
             "draft_sampling_entropy_bits": 0.6 * draft_bits,
+            "draft_top_prob": np.exp(-0.5 * draft_bits),
+            "draft_top_margin": np.exp(-0.8 * draft_bits),
             "verifier_entropy_bits": np.where(untested, np.nan, bits),
             "verifier_entropy_norm": np.where(untested, np.nan, bits / np.log2(49152)),
         }

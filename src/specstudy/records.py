@@ -113,6 +113,8 @@ class DecodeToken(GenerationRow):
     top_probs: list[float] = column("their probabilities at temperature 1")
     is_word_start: bool = column("begins a word by the tokenizer's own convention")
     draft_entropy_bits: float | None = column("entropy of the draft at temperature 1 on the same text", "bits")
+    draft_top_prob: float | None = column("probability of the draft's likeliest token at temperature 1, same text")
+    draft_top_margin: float | None = column("draft_top_prob minus the probability of its second likeliest token")
     expected_accept: float | None = column("sum over x of min(p(x), q(x)), both warped, on the same text")
 
 
@@ -159,6 +161,8 @@ class SpecToken(SpeculationRow):
     draft_entropy_bits: float | None = column("entropy of the draft at temperature 1", "bits")
     draft_entropy_norm: float | None = column("draft_entropy_bits over log2 of the ids that can be emitted")
     draft_sampling_entropy_bits: float | None = column("entropy of q", "bits")
+    draft_top_prob: float | None = column("probability of the draft's likeliest token at temperature 1")
+    draft_top_margin: float | None = column("draft_top_prob minus the probability of its second likeliest token")
     verifier_entropy_bits: float | None = column("entropy of the verifier at temperature 1; null if untested", "bits")
     verifier_entropy_norm: float | None = column("verifier_entropy_bits over log2 of the ids that can be emitted")
 

@@ -80,6 +80,9 @@ def test_teacher_forcing_equals_uncached_passes(block, monkeypatch):
         assert forced.expected_accept[index] == pytest.approx(float(torch.minimum(p, q).sum()), abs=1e-4)
         raw = float(sampling.raw_statistics(q_logits).entropy_bits)
         assert forced.draft_entropy_bits[index] == pytest.approx(raw, abs=1e-4)
+        first, second = q_logits[0].softmax(-1).topk(2).values.tolist()
+        assert forced.draft_top_prob[index] == pytest.approx(first, abs=1e-5)
+        assert forced.draft_top_margin[index] == pytest.approx(first - second, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

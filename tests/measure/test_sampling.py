@@ -72,6 +72,14 @@ def test_entropy_agrees_with_scipy(rows):
     np.testing.assert_allclose(sampling.raw_statistics(logits).entropy_bits.numpy(), expected, atol=2e-5)
 
 
+@given(logit_rows)
+def test_the_two_largest_probabilities(rows):
+    logits = tensor(rows)
+    found = sampling.top_two(logits, sampling.raw_statistics(logits).log_normalizer)
+    expected = np.sort(torch.softmax(logits.double(), -1).numpy())[:, ::-1][:, :2].T
+    np.testing.assert_allclose(found.numpy(), expected, atol=2e-5)
+
+
 def test_accept_rule_and_residual_by_hand():
     p, q = tensor([[0.3, 0.5, 0.2]]), tensor([[0.6, 0.3, 0.1]])
     assert sampling.acceptance_probability(tensor([0.3]), tensor([0.6])).item() == pytest.approx(0.5)

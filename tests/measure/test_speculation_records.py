@@ -77,6 +77,21 @@ def test_untested_tokens_carry_nothing_of_the_verifier(pair, rendered):
             assert t.outcome is None
 
 
+def test_the_drafts_certainty_is_that_of_its_unwarped_softmax(pair, rendered):
+    text = list(IDS)
+    tokens = measured(pair, rendered, n=12)["spec_tokens"]
+    for number in range(max(t.round for t in tokens) + 1):
+        this_round = [t for t in tokens if t.round == number]
+        seen = list(text)
+        for t in (t for t in this_round if t.kind == "draft"):
+            first, second = tiny.uncached_logits(pair.draft, seen)[-1].softmax(-1).topk(2).values.tolist()
+            assert t.draft_top_prob == pytest.approx(first, abs=1e-5)
+            assert t.draft_top_margin == pytest.approx(first - second, abs=1e-5)
+            seen.append(t.token_id)
+        assert this_round[-1].draft_top_prob is this_round[-1].draft_top_margin is None
+        text += [t.token_id for t in this_round if t.emitted]
+
+
 def test_a_rejection_is_followed_by_a_correction_and_full_acceptance_by_a_bonus(pair, rendered):
     records = measured(pair, rendered)
     for r in records["spec_rounds"]:

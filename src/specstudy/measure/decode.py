@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -148,21 +148,22 @@ def _unpack(values: list[float], n_candidates: int) -> Step:
 class TeacherForced:
     """The draft over the verifier's answer, token by token [T]."""
 
-    draft_entropy_bits: list[float]
-    expected_accept: list[float]
+    draft_entropy_bits: list[float] = field(default_factory=list)
+    draft_top_prob: list[float] = field(default_factory=list)
+    draft_top_margin: list[float] = field(default_factory=list)
+    expected_accept: list[float] = field(default_factory=list)
 
 
 @torch.inference_mode()
 def teacher_forced(pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[int], warp: Warp) -> TeacherForced:
-    """The draft's entropy and sum_x min(p(x), q(x)) before each answer token; both are fed the text in blocks."""
+    """The draft's certainty and sum_x min(p(x), q(x)) before each answer token; both are fed the text in blocks."""
     device = pair.verifier.device
     ids = torch.tensor([*prompt_ids, *answer_ids[:-1]], device=device)
     verifier, draft = CachedModel(pair.verifier), CachedModel(pair.draft)
     first = len(prompt_ids) - 1
     for cached in (verifier, draft):
         cached.prefill(ids[:first])
-    entropies: list[float] = []
-    accepts: list[float] = []
+    forced = TeacherForced()
     for start in range(first, len(ids), BLOCK_TOKENS):
         block = ids[start : start + BLOCK_TOKENS]
         p_logits = verifier.forward(block, keep=len(block))
@@ -171,9 +172,12 @@ def teacher_forced(pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[i
         if not bool(raw.finite.all()):
             raise refuse_not_finite(pair.draft)
         p, q = (complete_warp(logits, warp) for logits in (p_logits, q_logits))
-        entropies += raw.entropy_bits.tolist()
-        accepts += sampling.expected_acceptance(p, q.dense(pair.draft.vocabulary)).tolist()
-    return TeacherForced(entropies, accepts)
+        first_prob, second_prob = sampling.top_two(q_logits, raw.log_normalizer)
+        forced.draft_entropy_bits.extend(raw.entropy_bits.tolist())
+        forced.draft_top_prob.extend(first_prob.tolist())
+        forced.draft_top_margin.extend((first_prob - second_prob).tolist())
+        forced.expected_accept.extend(sampling.expected_acceptance(p, q.dense(pair.draft.vocabulary)).tolist())
+    return forced
 
 
 def complete_warp(logits: Tensor, warp: Warp) -> Warped:
@@ -226,6 +230,8 @@ def _token_records(keys: dict[str, Any], pair: Pair, generation: Generation, for
             top_probs=step.top_probs,
             is_word_start=starts[index],
             draft_entropy_bits=forced.draft_entropy_bits[index],
+            draft_top_prob=forced.draft_top_prob[index],
+            draft_top_margin=forced.draft_top_margin[index],
             expected_accept=forced.expected_accept[index],
         )
         for index, step in enumerate(generation.steps)

@@ -121,6 +121,11 @@ def raw_statistics(logits: Tensor) -> RawStatistics:
     )
 
 
+def top_two(logits: Tensor, log_normalizer: Tensor) -> Tensor:
+    """The two largest probabilities [2, R] of softmax(logits), float32 logits [R, V] with their log-normaliser [R]."""
+    return (logits.topk(2, dim=-1).values - log_normalizer[:, None]).exp().clamp(max=1.0).T
+
+
 def expected_acceptance(verifier: Warped, draft: Tensor) -> Tensor:
     """sum_x min(p(x), q(x)) [R], the draft's q dense [R, V]: the chance that a token drawn from q passes."""
     return torch.minimum(verifier.probabilities, draft.gather(-1, verifier.ids)).sum(-1).clamp(max=1.0)

@@ -110,6 +110,8 @@ def _token_records(keys: dict[str, Any], pair: Pair, index: int, r: Round, most_
             draft_entropy_bits=draft_bits,
             draft_entropy_norm=draft_bits / most_bits,
             draft_sampling_entropy_bits=float(d["draft_sampling_entropy_bits"][i]),
+            draft_top_prob=float(d["draft_top_prob"][i]),
+            draft_top_margin=float(d["draft_top_margin"][i]),
             verifier_entropy_bits=verifier_bits if tested else None,
             verifier_entropy_norm=verifier_bits / most_bits if tested else None,
         )
@@ -130,6 +132,8 @@ def _token_records(keys: dict[str, Any], pair: Pair, index: int, r: Round, most_
             draft_entropy_bits=None,
             draft_entropy_norm=None,
             draft_sampling_entropy_bits=None,
+            draft_top_prob=None,
+            draft_top_margin=None,
             verifier_entropy_bits=r.final_entropy_bits,
             verifier_entropy_norm=r.final_entropy_bits / most_bits,
         )

@@ -32,6 +32,8 @@ DRAFT_FIELDS = (
     "expected_accept",
     "draft_entropy_bits",
     "draft_sampling_entropy_bits",
+    "draft_top_prob",
+    "draft_top_margin",
     "verifier_entropy_bits",
 )
 
@@ -104,6 +106,7 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
     p_at_end = Warped(*(t.index_select(0, n_accepted) for t in (p.ids, p.probabilities, p.complete)))
     final_id = sampling.draw(p_at_end.ids, sampling.residual(p_at_end, q_at_end), uniforms[n:])
     raw_p, raw_q = sampling.raw_statistics(logits), sampling.raw_statistics(proposal.logits)
+    first, second = sampling.top_two(proposal.logits, raw_q.log_normalizer)
     drafted = torch.stack(
         [
             proposal.ids.float(),
@@ -113,6 +116,8 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
             sampling.expected_acceptance(tested, q),
             raw_q.entropy_bits,
             proposal.q_entropy_bits,
+            first,
+            first - second,
             raw_p.entropy_bits[:n],
         ]
     )

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from specstudy.records import TABLES
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised whenever a column changes its name, type or meaning: results of another version are computed again."""
 
 _UNIT_OF_SPECULATION = ("prompt_id", "proposer", "stop", "temperature", "top_p", "gamma", "repetition")
