@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from specstudy.config import StudyConfig, to_mapping
 from specstudy.prompts import Prompt
 from specstudy.tables import manifest
-from specstudy.tables.store import code_hash
 
 if TYPE_CHECKING:
     from specstudy.models.load import LanguageModel, Pair
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 def describe_run(
     config: StudyConfig,
     pair: Pair,
-    source_files: Mapping[str, Sequence[str]],
+    code: Mapping[str, str],
     prompts: Sequence[Prompt],
     run_dir: Path,
 ) -> None:
-    """Write these sections of the manifest; `source_files` are those that each stage's numbers depend on."""
+    """Write these sections of the manifest; `code` has a hash of the source that each stage's numbers depend on."""
     import torch
 
     device, dtype = str(pair.verifier.device), str(pair.verifier.dtype).removeprefix("torch.")
@@ -37,7 +36,7 @@ def describe_run(
         },
         "prompts": {"name": config.prompts.name, "n_prompts": len(prompts), "sha256": prompt_set},
         "seeds": {"seed": config.seed, "analysis": config.analysis.seed},
-        "code": {stage: code_hash(files) for stage, files in source_files.items()},
+        "code": dict(code),
         "config": to_mapping(config),
     }
     for name, content in sections.items():

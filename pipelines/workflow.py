@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any
 from description import describe_run
 from progress import Progress
 
-from specstudy.config import StudyConfig, local_path, to_mapping
+from specstudy.config import PROJECT_ROOT, StudyConfig, local_path, to_mapping
 from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompts, render, select
 from specstudy.records import ErrorRow
 from specstudy.tables import manifest
 from specstudy.tables.environment import load_average
 from specstudy.tables.run_directory import consolidate, publish_table, read_table, run_directory, run_path, table_path
 from specstudy.tables.schema import SCHEMA_VERSION, to_records, to_table
-from specstudy.tables.store import Store, code_hash, result_key
+from specstudy.tables.store import PACKAGE, Store, code_hash, result_key
 
 if TYPE_CHECKING:
     from specstudy.models.load import Pair
 
 Records = Mapping[str, Sequence[object]]
+
+PIPELINES = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ class Stage:
     measure: Callable[[Pair, StudyConfig, Unit], Records]
     source_files: tuple[str, ...]
     check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]] | None = None
+
+    @property
+    def code(self) -> str:
+        """Hash of all source that its numbers depend on: these files, and the stage's own, which seeds and sets them."""
+        return code_hash([*map(PACKAGE.joinpath, self.source_files), PIPELINES / f"{self.name}.py"], PROJECT_ROOT)
 
 
 @dataclass
@@ -136,7 +143,7 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
 def _measure(
     config: StudyConfig, stages: Sequence[Stage], prompts: Sequence[Prompt], pair: Pair, run_dir: Path, store: Store
 ) -> list[Failure]:
-    describe_run(config, pair, {stage.name: stage.source_files for stage in stages}, prompts, run_dir)
+    describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)
     rendered, failures = _render(prompts, pair, config)
     if rendered:
         # Says, among other things, whether the template opens a thinking block.
@@ -276,7 +283,7 @@ def _common_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, ob
         "transformers": transformers.__version__,
         "seed": config.seed,
         "schema_version": SCHEMA_VERSION,
-        "code": code_hash(stage.source_files),
+        "code": stage.code,
     }
 
 

@@ -20,7 +20,7 @@ from tiny_study import CONTEXT_LENGTH, NEW_TOKENS, PROMPTS, REFUSED_WORD, config
 from workflow import Stage, Unit
 
 from specstudy import open_run
-from specstudy.config import StudyConfig
+from specstudy.config import PROJECT_ROOT, StudyConfig
 from specstudy.errors import UserError
 from specstudy.models.load import Pair
 from specstudy.prompts import Prompt, render
@@ -226,16 +226,22 @@ def test_where_every_prompt_fails_there_are_empty_tables_and_an_answer(
     assert "not run" in capsys.readouterr().out
 
 
-def test_changed_measuring_code_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("changed", "measured_again"),
+    [("src/specstudy/measure/decode.py", {"decode", "speculate"}), ("pipelines/decode.py", {"decode"})],
+)
+def test_changed_code_is_noticed(
+    changed: str, measured_again: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = configuration(tmp_path)
     workflow.run(config, STAGES)
-    hash_of = workflow.code_hash
-    monkeypatch.setattr(
-        workflow, "code_hash", lambda files: hash_of(files) + ("!" if "measure/decode.py" in files else "")
-    )
+    read_bytes = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda file: read_bytes(file) + b"#" * (file == PROJECT_ROOT / changed))
     watched = Watched()
     workflow.run(config, watched.stages)
-    assert watched.measured == [("decode", prompt_id) for prompt_id in PROMPTS]
+    assert watched.measured == [
+        (stage.name, name) for stage in STAGES if stage.name in measured_again for name in PROMPTS
+    ]
 
 
 def test_other_weights_are_noticed(tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
