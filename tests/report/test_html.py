@@ -10,6 +10,7 @@ from synthetic import Plan, make_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
 from specstudy.report import html
+from specstudy.report.chapters import CHAPTERS, prompts
 from specstudy.report.figures import DRAWERS, draw_all
 
 FAST = AnalysisSettings(bootstrap_samples=100)
@@ -83,8 +84,21 @@ def test_the_page_is_whole_and_holds_every_figure(nasty_page):
     page = Page(nasty_page)
     assert page.open == []
     assert len(set(page.ids)) == len(page.ids)
-    assert [i for i in page.ids if i in {f"figure-{name}" for name in DRAWERS}] == [f"figure-{n}" for n in DRAWERS]
+    assert sorted(i for i in page.ids if i.startswith("figure-")) == sorted(f"figure-{name}" for name in DRAWERS)
     assert page.tags.count("details") > 10
+
+
+def test_every_chapter_is_in_the_page_and_in_its_contents_in_order(nasty_page):
+    contents = nasty_page[nasty_page.index("<nav") : nasty_page.index("</nav>")]
+    assert re.findall(r'href="#(\w+)"', contents) == [chapter.name for chapter in CHAPTERS]
+    assert re.findall(r'<section id="(\w+)"', nasty_page) == [chapter.name for chapter in CHAPTERS]
+
+
+def test_a_chapter_without_data_is_left_out(tmp_path):
+    page = write(make_tables(Plan(n_per_category=1, n_answer_tokens=6)), tmp_path, manifest={})
+    for name in ("sinks", "environment"):
+        assert f'id="{name}"' not in page
+        assert f'href="#{name}"' not in page
 
 
 def test_nothing_from_outside_is_markup(nasty_page):
@@ -108,7 +122,7 @@ def test_the_page_needs_nothing_else(nasty_page):
 
 def test_the_answer_stands_first(nasty_page):
     body = nasty_page[nasty_page.index("<body>") :]
-    order = [body.index(f'id="{name}"') for name in ("answer", "claims", "figures", "tables", "prompts", "method")]
+    order = [body.index(f'id="{name}"') for name in ("answer", "claims", "chain", "prompts", "method", "limits")]
     assert order == sorted(order)
     answer = body[: order[1]]
     assert answer.count('class="link ') == 3
@@ -153,7 +167,7 @@ def test_failures_are_told(tmp_path):
 
 
 def test_many_prompts_are_cut_and_that_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(html, "PROMPT_SECTIONS", 3)
+    monkeypatch.setattr(prompts, "PROMPT_SECTIONS", 3)
     page = write(make_tables(Plan(n_per_category=1, n_answer_tokens=6)), tmp_path)
     assert page.count('class="prompt"') == 3
     assert "2 more prompts are in the tables" in page

@@ -32,4 +32,4 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   show((here && here.parentElement === document.activeElement && here[step]) || here || document.activeElement.firstElementChild);
 });
-addEventListener("beforeprint", () => document.querySelectorAll("#tables details").forEach((part) => { part.open = true; }));
+addEventListener("beforeprint", () => document.querySelectorAll("details:not(.prompt)").forEach((part) => { part.open = true; }));

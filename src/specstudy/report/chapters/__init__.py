@@ -1,0 +1,34 @@
+"""The chapters of the page, in the order in which they are read."""
+
+from __future__ import annotations
+
+from specstudy.report.chapters import (
+    acceptance,
+    answer,
+    categories,
+    chain,
+    claims,
+    environment,
+    prompts,
+    reliability,
+    self_checks,
+    speed,
+)
+from specstudy.report.chapters.chapter import Chapter
+
+CHAPTERS: tuple[Chapter, ...] = (
+    answer.CHAPTER,
+    claims.CHAPTER,
+    chain.CHAPTER,
+    Chapter("context", "Measures of context"),
+    Chapter("sinks", "Sinks"),
+    categories.CHAPTER,
+    acceptance.CHAPTER,
+    speed.CHAPTER,
+    reliability.CHAPTER,
+    prompts.CHAPTER,
+    Chapter("method", "Method"),
+    self_checks.CHAPTER,
+    environment.CHAPTER,
+    Chapter("limits", "Limits"),
+)

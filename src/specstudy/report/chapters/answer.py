@@ -1,0 +1,46 @@
+"""The answer: each link of the chain with its verdict, and what else was found, in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specstudy.analysis.join import Tables
+from specstudy.analysis.reliability import ceiling
+from specstudy.analysis.study import AnalysisResult
+from specstudy.records import Claim, Correlation
+from specstudy.report import words
+from specstudy.report.chapters.chapter import Chapter, Context
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of the chain: the claim that answers it and the correlations behind it."""
+
+    name: str
+    claim: Claim
+    held_constant: Correlation | None
+    ceiling: float | None
+
+
+def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context:
+    findings = [words.speed_sentence(result), words.reliability_sentence(result), *words.constant_measures(result)]
+    return {
+        "chain": words.chain_sentence(result),
+        "links": _links(result),
+        "findings": [sentence for sentence in (*findings, words.failures_sentence(tables)) if sentence],
+    }
+
+
+def _links(result: AnalysisResult) -> list[Link]:
+    links = []
+    for declared, claim in zip(result.declarations, result.claims, strict=True):
+        if declared.link:
+            held = result.chain_correlation(declared, "within_category_given_length")
+            limit = ceiling(result.reliability, held.x, held.y) if held else None
+            links.append(Link(declared.link, claim, held, limit))
+    return links
+
+
+CHAPTER = Chapter("answer", "Answer", context)
