@@ -26,6 +26,8 @@ def describe_run(
     """Write these sections of the manifest; `code` has a hash of the source that each stage's numbers depend on."""
     import torch
 
+    from specstudy.measure.sinks import describe_attention
+
     device, dtype = str(pair.verifier.device), str(pair.verifier.dtype).removeprefix("torch.")
     prompt_set = hashlib.sha256(repr([asdict(p) for p in prompts]).encode()).hexdigest()
     sections: dict[str, dict[str, Any]] = {
@@ -39,6 +41,9 @@ def describe_run(
         "code": dict(code),
         "config": to_mapping(config),
     }
+    if {"prefill", "decode"} & source_files.keys():
+        # Refuses an architecture that cannot be measured before any long work.
+        sections["models"]["verifier"]["attention"] = describe_attention(pair.verifier)
     for name, content in sections.items():
         manifest.update(run_dir, name, content)
 

@@ -157,12 +157,14 @@ def _memory(
     bytes_per_value: int,
 ) -> int:
     from specstudy.measure.sinks import BLOCK_TOKENS
-    from specstudy.models.attention import CHUNK_ELEMENTS
+    from specstudy.models.attention import CHUNK_ELEMENTS, FEWEST_QUERIES
     from specstudy.models.cache import FIRST_ROOM
     from specstudy.models.device import device_memory
     from specstudy.models.memory import Workload, estimate_memory
 
-    work = Workload(n_prompt_tokens, config.decode.max_new_tokens, BLOCK_TOKENS, CHUNK_ELEMENTS, FIRST_ROOM)
+    work = Workload(
+        n_prompt_tokens, config.decode.max_new_tokens, BLOCK_TOKENS, CHUNK_ELEMENTS, FEWEST_QUERIES, FIRST_ROOM
+    )
     estimate = estimate_memory(pair[0].size, pair[1].size, bytes_per_value, work)
     rows = [(name.replace("_", " "), f"{size / GIB:.2f}") for name, size in vars(estimate).items()]
     print()

@@ -12,7 +12,9 @@ SMALL = Dimensions(
 )
 VERIFIER = ModelSize(n_parameters=1_000, dimensions=SMALL, vocabulary_rows=100)
 DRAFT = ModelSize(n_parameters=300, dimensions=replace(SMALL, n_layers=1, output_rows=50), vocabulary_rows=120)
-WORK = Workload(n_prompt_tokens=20, n_new_tokens=10, block_tokens=16, chunk_elements=1_000, first_room=8)
+WORK = Workload(
+    n_prompt_tokens=20, n_new_tokens=10, block_tokens=16, chunk_elements=1_000, fewest_queries=1, first_room=8
+)
 QWEN_3B = Dimensions(36, 2048, 16, 2, 128, 11008, 151936)
 QWEN_HALF_B = Dimensions(24, 896, 14, 2, 64, 4864, 151936)
 
@@ -40,15 +42,15 @@ def test_32_bit_doubles_weights_and_caches_but_not_what_is_float32_anyway() -> N
 
 
 def test_a_short_text_takes_less_than_a_block_a_chunk_or_a_room() -> None:
-    estimate = estimate_memory(VERIFIER, DRAFT, 2, Workload(3, 2, 256, 16_000_000, 512))
+    estimate = estimate_memory(VERIFIER, DRAFT, 2, Workload(3, 2, 256, 16_000_000, 1, 512))
     assert estimate.logits == 14 * 4 * 3 * 120
     assert estimate.attention == 2 * 4 * 4 * 5 * 5
     assert estimate.key_value_caches == 2 * 2 * 8 * 512 * 2 * 4
 
 
-def test_one_query_is_never_split() -> None:
-    estimate = estimate_memory(VERIFIER, DRAFT, 2, Workload(900, 100, 256, 1_000, 512))
-    assert estimate.attention == 2 * 4 * 4 * 1_000
+def test_a_chunk_has_its_fewest_queries_however_long_they_are() -> None:
+    estimate = estimate_memory(VERIFIER, DRAFT, 2, Workload(900, 100, 256, 1_000, 3, 512))
+    assert estimate.attention == 2 * 4 * 3 * 4 * 1_000
 
 
 def test_caches_of_the_series_pair() -> None:
@@ -61,7 +63,7 @@ def test_the_series_pair_fits_into_16_gib_in_16_bit_and_not_into_8_in_32() -> No
     verifier, draft = (
         ModelSize(n, dimensions, 151936) for n, dimensions in ((3_085_938_688, QWEN_3B), (494_032_768, QWEN_HALF_B))
     )
-    work = Workload(600, 128, 256, 16_000_000, 512)
+    work = Workload(600, 128, 256, 16_000_000, 1, 512)
     in_16, in_32 = (estimate_memory(verifier, draft, n_bytes, work).total for n_bytes in (2, 4))
     assert 6.6 < 2 * (3_085_938_688 + 494_032_768) / GIB < in_16 / GIB < 10
     assert 13.3 < in_32 / GIB < 17

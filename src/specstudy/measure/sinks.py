@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from specstudy import formulas
 from specstudy.formulas import ZScores
 from specstudy.models import device as devices
-from specstudy.models.attention import AttentionSums, reduced_attention
+from specstudy.models.attention import AttentionSums, calls_attention_functions, reduced_attention
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
 from specstudy.models.tokens import token_text
@@ -20,6 +20,7 @@ from specstudy.records import PrefillHead, PrefillPrompt, PrefillToken
 
 Floats = NDArray[np.float64]
 BLOCK_TOKENS = 256
+PROBE_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,11 @@ class Received:
     per_head: Floats
 
 
-def visible_queries(n_tokens: int, sliding_window: int | None) -> Floats:
-    """How many of S queries can see key j: S - j, or min(S - j, window) in a sliding-window layer."""
-    remaining = np.arange(n_tokens, 0, -1, dtype=np.float64)
-    return remaining if sliding_window is None else np.minimum(remaining, sliding_window)
-
-
 def received(sums: AttentionSums) -> Received:
     """From sums over queries to the measures of a prompt."""
     columns = sums.column_sums.double().numpy()
-    n_layers, _, n_tokens = columns.shape
-    visible = np.stack([visible_queries(n_tokens, sums.sliding_windows[layer]) for layer in range(n_layers)])
-    per_head = columns / visible[:, None, :]
+    n_tokens = columns.shape[-1]
+    per_head = columns / sums.visible_queries.numpy()[:, None, :]
     n_before = n_tokens - sums.window
     window = None
     if n_before > 0:
@@ -56,9 +50,18 @@ def received(sums: AttentionSums) -> Received:
 def prefill_sums(model: LanguageModel, token_ids: list[int], window: int, first_query: int = 0) -> AttentionSums:
     """One pass over token_ids; attention of the queries from `first_query` on."""
     ids = torch.tensor([token_ids], device=model.device)
-    with reduced_attention(model.module, window, first_query) as collector:
+    with reduced_attention(model.module, model.dimensions.n_layers, window, first_query) as sums:
         model.module(input_ids=ids, use_cache=False, logits_to_keep=1)
-    return collector.finish(model.dimensions.n_layers)
+    return sums.finish()
+
+
+def describe_attention(model: LanguageModel) -> dict[str, object]:
+    """How the attention of this model is measured, seen on a few tokens. Raises UserError if it cannot be."""
+    sums = prefill_sums(model, list(range(min(PROBE_TOKENS, model.vocabulary))), window=1)
+    return {
+        "measured_in": "the attention function" if calls_attention_functions(model.module) else "eager maps of a layer",
+        "has_sink_parameter": bool((sums.paid_to_no_key > 0).any()),
+    }
 
 
 @torch.inference_mode()

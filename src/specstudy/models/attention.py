@@ -1,14 +1,16 @@
-"""Attention reduced inside the layer: what every key receives, without ever keeping an S x S map.
+"""Attention reduced inside the layer: what every key receives, without ever keeping the maps of all layers.
 
 transformers lets a model call any registered attention function. The one registered here returns the ordinary SDPA
-output, and adds up query chunk by query chunk, in float32, how much each key is paid.
+output, and adds up query chunk by query chunk, in float32, how much each key is paid. Where SDPA does not honour what
+the model asks for (soft-capped scores, a sink parameter), the output comes from the same chunks. The few architectures
+that call no attention function are measured by hooks (`attention_maps`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +19,21 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from specstudy.errors import UserError
+from specstudy.models.attention_maps import hooked_maps
+from specstudy.models.attention_sums import AttentionSums, SumsOfLayers
+
+__all__ = [
+    "CHUNK_ELEMENTS",
+    "FEWEST_QUERIES",
+    "AttentionSums",
+    "calls_attention_functions",
+    "reduced_attention",
+]
 
 NAME = "specstudy_reduced"
-CHUNK_ELEMENTS = 16_000_000
+CHUNK_ELEMENTS = 1_000_000
+"""Scores held at once, 4 MB: what stays in a processor's cache is added up several times faster than what does not."""
+FEWEST_QUERIES = 16
 # Arguments that do not change the weights of a causal decoder without dropout.
 HARMLESS = {
     "position_ids",
@@ -28,36 +42,18 @@ HARMLESS = {
     "output_attentions",
     "output_hidden_states",
     "output_router_logits",
-    "is_causal",
+    "sliding_window",  # the mask says it
+    "is_causal",  # looked at on its own
 }
 
 
-@dataclass(frozen=True)
-class AttentionSums:
-    """What the counted queries paid. L layers, H query heads, S keys; float32 on the CPU.
-
-    column_sums [L, H, S] over all counted queries; window_sums [L, H, S] over the last `window` of them;
-    boundary_entropy_bits [L, H] of the last query; sliding_windows [L], None for a full layer.
-    """
-
-    column_sums: Tensor
-    window_sums: Tensor
-    boundary_entropy_bits: Tensor
-    sliding_windows: tuple[int | None, ...]
-    first_query: int
-    window: int
+def chunk_queries(n_heads: int, n_keys: int) -> int:
+    """How many queries are worked on at once."""
+    return max(FEWEST_QUERIES, CHUNK_ELEMENTS // (n_heads * n_keys))
 
 
-@dataclass
-class Collector:
-    """Sums of one forward pass, layer by layer."""
-
-    window: int
-    first_query: int = 0
-    column_sums: list[Tensor] = field(default_factory=list)
-    window_sums: list[Tensor] = field(default_factory=list)
-    boundary_entropy_bits: list[Tensor] = field(default_factory=list)
-    sliding_windows: list[int | None] = field(default_factory=list)
+class _AttentionFunction(SumsOfLayers):
+    """An attention function for transformers that adds up what it sees."""
 
     def attend(
         self,
@@ -68,96 +64,127 @@ class Collector:
         attention_mask: Tensor | None,
         scaling: float | None = None,
         dropout: float = 0.0,
-        sliding_window: int | None = None,
+        softcap: float | None = None,
+        s_aux: Tensor | None = None,
         **others: object,
     ) -> tuple[Tensor, None]:
-        """An attention function for transformers: query [1, H, S, D], key and value [1, KV, S, D]."""
-        unknown = {name for name, value in others.items() if value is not None} - HARMLESS
-        if unknown or dropout:
-            raise UserError(
-                f"prefill cannot measure attention with the argument {', '.join(sorted(unknown)) or 'dropout'}"
-            )
-        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        self._add_up(query[0], key[0], attention_mask, scale, sliding_window)
-        output: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, sliding_window=sliding_window, **others
-        )
-        return output
+        """query [1, H, S, D], key [1, KV, S, D], value [1, KV, S, E] to output [1, S, H, E].
 
-    def _add_up(
-        self, query: Tensor, key: Tensor, attention_mask: Tensor | None, scale: float, sliding_window: int | None
-    ) -> None:
+        `softcap` bounds the scores (Gemma 2); `s_aux` [H] is the sink parameter, one more score that every query's
+        softmax pays and no key receives (gpt-oss).
+        """
+        _refuse_unknown(module, dropout, others)
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        if softcap is None and s_aux is None:
+            self._reduce(query[0], key[0], None, attention_mask, scale, None, None)
+            output: tuple[Tensor, None] = sdpa_attention_forward(
+                module, query, key, value, attention_mask, scaling=scaling, **others
+            )
+            return output
+        own = self._reduce(query[0], key[0], value[0], attention_mask, scale, softcap, s_aux)
+        assert own is not None
+        return own.to(query.dtype).transpose(0, 1)[None].contiguous(), None
+
+    def _reduce(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None,
+        attention_mask: Tensor | None,
+        scale: float,
+        softcap: float | None,
+        sink: Tensor | None,
+    ) -> Tensor | None:
+        """Add up one layer; with `value` also its output [H, S, E], float32."""
         n_heads, n_queries, _ = query.shape
         n_kv_heads, n_keys, head_dim = key.shape
-        columns = torch.zeros(n_heads, n_keys, device=query.device)
-        late = torch.zeros_like(columns)
-        chunk = max(1, CHUNK_ELEMENTS // (n_heads * n_keys))
-        keys = key.float()
-        for start in range(self.first_query, n_queries, chunk):
-            stop = min(start + chunk, n_queries)
-            rows = query[:, start:stop].float() * scale
-            rows = rows.reshape(n_kv_heads, -1, head_dim)
-            scores = (rows @ keys[:, :stop].transpose(1, 2)).view(n_heads, stop - start, stop)
-            hidden = self._hidden(attention_mask, start, stop, sliding_window, scores.device)
-            weights = scores.masked_fill_(hidden, -torch.inf).softmax(-1)
-            columns[:, :stop] += weights.sum(1)
-            first_late = max(start, n_queries - self.window)
-            if first_late < stop:
-                late[:, :stop] += weights[:, first_late - start :].sum(1)
-        last = weights[:, -1]
-        self.boundary_entropy_bits.append(-(last * last.clamp(min=1e-38).log2()).sum(-1))
-        self.column_sums.append(columns)
-        self.window_sums.append(late)
-        self.sliding_windows.append(sliding_window)
+        sums = self.new_layer(n_heads, n_keys, query.device)
+        keys, values = key.float().transpose(1, 2), None if value is None else value.float()
+        output = None if values is None else values.new_empty(n_heads, n_queries, values.shape[-1])
+        step = chunk_queries(n_heads, n_keys)
+        for start in range(0 if values is not None else self.first_query, n_queries, step):
+            stop = min(start + step, n_queries)
+            visible, bias = _visible(attention_mask, start, stop)
+            first = 0 if visible is None else int(visible.any(0).int().argmax())
+            rows = (query[:, start:stop].float() * scale).reshape(n_kv_heads, -1, head_dim)
+            scores = (rows @ keys[:, :, first:stop]).view(n_heads, stop - start, stop - first)
+            if softcap is not None:
+                scores = scores.div_(softcap).tanh_().mul_(softcap)
+            if bias is not None:
+                scores += bias[:, first:]
+            if visible is None:
+                scores[..., start - first :].masked_fill_(_later(stop - start, scores.device), -torch.inf)
+            else:
+                scores.masked_fill_(~visible[:, first:], -torch.inf)
+            weights = scores.softmax(-1)
+            if sink is not None:
+                paid_to_keys = torch.sigmoid(scores.logsumexp(-1) - sink.float()[:, None])
+                weights *= paid_to_keys[..., None]
+                sums.paid_to_no_key += (1.0 - paid_to_keys[:, max(0, self.first_query - start) :]).sum(-1)
+            sums.add(weights, start, first, visible)
+            if output is not None and values is not None:
+                grouped = weights.view(n_kv_heads, -1, stop - first) @ values[:, first:stop]
+                output[:, start:stop] = grouped.view(n_heads, stop - start, -1)
+        return output
 
-    @staticmethod
-    def _hidden(
-        attention_mask: Tensor | None, start: int, stop: int, sliding_window: int | None, device: torch.device
-    ) -> Tensor:
-        """[queries, keys] of a chunk: True where a query may not see a key."""
-        positions = torch.arange(stop, device=device)
-        distance = positions[start:, None] - positions[None, :]
-        hidden = distance < 0
-        if sliding_window is not None:
-            hidden |= distance >= sliding_window
-        if attention_mask is not None:
-            given = attention_mask[0, 0, start:stop, :stop]
-            hidden |= ~given if given.dtype == torch.bool else given < 0
-        return hidden
 
-    def finish(self, n_layers: int) -> AttentionSums:
-        """Move the sums to the CPU. Raises if a layer did not call, or if rows of attention do not sum to 1."""
-        if len(self.column_sums) != n_layers:
-            raise UserError(
-                f"{len(self.column_sums)} of {n_layers} layers went through the attention interface: "
-                "this architecture's attention cannot be measured"
-            )
-        columns = torch.stack(self.column_sums).cpu()
-        n_counted = columns.shape[-1] - self.first_query
-        totals = columns.sum(-1) / n_counted
-        if not bool(((totals - 1.0).abs() < 1e-3).all()):
-            raise FloatingPointError(
-                f"rows of attention do not sum to 1 (worst mean {float(totals.min()):.4f} to {float(totals.max()):.4f})"
-            )
-        return AttentionSums(
-            columns,
-            torch.stack(self.window_sums).cpu(),
-            torch.stack(self.boundary_entropy_bits).cpu(),
-            tuple(self.sliding_windows),
-            self.first_query,
-            self.window,
+def _refuse_unknown(module: nn.Module, dropout: float, others: dict[str, object]) -> None:
+    unknown = {name for name, value in others.items() if value is not None} - HARMLESS
+    if dropout:
+        unknown.add("dropout")
+    if others.get("is_causal") is False or getattr(module, "is_causal", True) is False:
+        unknown.add("is_causal=False")
+    if unknown:
+        raise UserError(
+            f"the attention of {type(module).__name__} cannot be measured with the argument "
+            f"{', '.join(sorted(unknown))}; choose another verifier"
         )
+
+
+def _later(n: int, device: torch.device) -> Tensor:
+    """[n, n]: True where the key comes after the query."""
+    return torch.ones(n, n, dtype=torch.bool, device=device).triu_(1)
+
+
+def _visible(attention_mask: Tensor | None, start: int, stop: int) -> tuple[Tensor | None, Tensor | None]:
+    """What a model's mask says for queries start to stop: (visible [q, stop], or None for all keys up to the query's
+    own; what it adds to the scores [q, stop], or None).
+
+    Raises FloatingPointError if a query may see a later key.
+    """
+    if attention_mask is None:
+        return None, None
+    if attention_mask.shape[1] != 1:
+        raise UserError("attention with a mask of its own for each head cannot be measured; choose another verifier")
+    given = attention_mask[0, 0, start:stop]
+    visible = given if given.dtype == torch.bool else given > torch.finfo(given.dtype).min / 2
+    if bool(visible.triu(start + 1).any()):
+        raise FloatingPointError("the attention mask lets a query see a later key")
+    bias = None if given.dtype == torch.bool else given[:, :stop].float()
+    return visible[:, :stop], bias
+
+
+def calls_attention_functions(module: nn.Module) -> bool:
+    """Whether the code of this model calls registered attention functions: setting one for a model that does not
+    changes nothing."""
+    return any(hasattr(sys.modules[type(part).__module__], "ALL_ATTENTION_FUNCTIONS") for part in module.modules())
 
 
 @contextmanager
-def reduced_attention(module: PreTrainedModel, window: int, first_query: int = 0) -> Iterator[Collector]:
-    """Within this block, forward passes of `module` add up their attention; afterwards it runs as before."""
-    collector = Collector(window, first_query)
+def reduced_attention(
+    module: PreTrainedModel, n_layers: int, window: int, first_query: int = 0
+) -> Iterator[SumsOfLayers]:
+    """Within this block, one forward pass of `module` adds up its attention; afterwards it runs as before."""
+    if not calls_attention_functions(module):
+        with hooked_maps(module, n_layers, window, first_query) as maps:
+            yield maps
+        return
+    function = _AttentionFunction(n_layers, window, first_query)
     before = module.config._attn_implementation
-    AttentionInterface.register(NAME, collector.attend)
+    AttentionInterface.register(NAME, function.attend)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     module.set_attn_implementation(NAME)
     try:
-        yield collector
+        yield function
     finally:
         module.set_attn_implementation(before)

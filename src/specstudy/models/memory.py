@@ -28,12 +28,13 @@ class ModelSize:
 @dataclass(frozen=True)
 class Workload:
     """The longest prompt and answer in tokens, and in what pieces they are worked on: rows of logits at once, elements
-    of a chunk of attention, tokens of room that a cache starts with."""
+    of a chunk of attention and its fewest queries, tokens of room that a cache starts with."""
 
     n_prompt_tokens: int
     n_new_tokens: int
     block_tokens: int
     chunk_elements: int
+    fewest_queries: int
     first_room: int
 
     @property
@@ -63,8 +64,8 @@ def estimate_memory(verifier: ModelSize, draft: ModelSize, bytes_per_value: int,
     logit_rows = min(work.block_tokens, max(work.n_prompt_tokens, work.n_new_tokens))
     most_rows = max(verifier.vocabulary_rows, draft.vocabulary_rows)
     heads = verifier.dimensions.n_heads
-    # One query's row is never split, however long it is.
-    chunk_elements = min(heads * work.n_tokens**2, max(work.chunk_elements, heads * work.n_tokens))
+    one_query = heads * work.n_tokens
+    chunk_elements = min(one_query * work.n_tokens, max(work.chunk_elements, work.fewest_queries * one_query))
     return MemoryEstimate(
         program=PROGRAM_BYTES,
         verifier_weights=verifier.n_parameters * bytes_per_value,
