@@ -41,7 +41,7 @@ def describe_run(
         "code": dict(code),
         "config": to_mapping(config),
     }
-    if {"prefill", "decode"} & source_files.keys():
+    if {"prefill", "decode"} & code.keys():
         # Refuses an architecture that cannot be measured before any long work.
         sections["models"]["verifier"]["attention"] = describe_attention(pair.verifier)
     for name, content in sections.items():

@@ -58,7 +58,7 @@ class Stage:
 
     @property
     def code(self) -> str:
-        """Hash of all source that its numbers depend on: these files, and the stage's own, which seeds and sets them."""
+        """Hash of all source that its numbers depend on: these files, and the stage's own, which seeds it."""
         return code_hash([*map(PACKAGE.joinpath, self.source_files), PIPELINES / f"{self.name}.py"], PROJECT_ROOT)
 
 

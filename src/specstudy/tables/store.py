@@ -41,7 +41,8 @@ def result_key(parts: Mapping[str, object]) -> str:
 def code_hash(paths: Iterable[str | Path], root: Path = PACKAGE) -> str:
     """SHA-256 over source files: names relative to `root`, and contents with line ends normalised.
 
-    `paths` are below `root` (the package by default), relative to it or not; a directory stands for all Python files below it.
+    `paths` are below `root` (the package by default), relative to it or not; a directory stands for all Python files
+    below it.
     Raises FileNotFoundError for a path that does not exist.
     """
     digest = hashlib.sha256()
