@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from specstudy.analysis.bootstrap import AnalysisSettings
     from specstudy.analysis.study import AnalysisResult
 
-DEFAULT_GAMMA = 4
-
 
 def answer(run_dir: Path, config: StudyConfig) -> None:
     """Analyse the tables of a run, write everything that follows from them, and say what was found."""
@@ -46,15 +44,14 @@ def draw(opened: Run, result: AnalysisResult) -> list[Path]:
 
 
 def settings_of(config: StudyConfig) -> AnalysisSettings:
-    """What the configuration says about intervals, and which gamma speaks for the study."""
+    """What the configuration says about intervals, and which setting speaks for the study."""
     from specstudy.analysis.bootstrap import AnalysisSettings
 
-    gammas = config.spec.gamma
     return AnalysisSettings(
         bootstrap_samples=config.analysis.bootstrap_samples,
         confidence=config.analysis.confidence,
         seed=config.analysis.seed,
-        primary_gamma=min(gammas, key=lambda gamma: abs(gamma - DEFAULT_GAMMA)),
+        primary=config.spec.primary,
         sink_threshold=config.prefill.threshold,
     )
 

@@ -31,7 +31,7 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
 DECODE = Stage(
     name="decode",
     units=lambda config, rendered: [Unit(rendered, repetition=r) for r in range(config.decode.repetitions)],
-    settings=lambda config: {
+    settings=lambda config, unit: {
         "temperature": config.decode.temperature,
         "top_p": config.decode.top_p,
         "max_new_tokens": config.decode.max_new_tokens,

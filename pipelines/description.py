@@ -55,8 +55,8 @@ def _model_entry(model: LanguageModel, pair: Pair, config: StudyConfig) -> dict[
         "sha256": model.fingerprint,
         "dimensions": asdict(model.dimensions),
         "generation": {
-            "temperature": {"decode": config.decode.temperature, "speculate": config.spec.temperature},
-            "top_p": {"decode": config.decode.top_p, "speculate": config.spec.top_p},
+            "temperature": {"decode": config.decode.temperature, "speculate": list(config.spec.temperature)},
+            "top_p": {"decode": config.decode.top_p, "speculate": list(config.spec.top_p)},
             "top_k": None,
             "repetition_penalty": None,
             "eos_token_ids": list(pair.eos_ids),

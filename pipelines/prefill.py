@@ -24,7 +24,7 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
 PREFILL = Stage(
     name="prefill",
     units=lambda config, rendered: [Unit(rendered)],
-    settings=lambda config: {"window": config.prefill.window, "threshold": config.prefill.threshold},
+    settings=lambda config, unit: {"window": config.prefill.window, "threshold": config.prefill.threshold},
     measure=_measure,
     source_files=("models", "measure/sinks.py", "formulas.py", "prompts", "records.py"),
 )

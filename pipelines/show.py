@@ -6,7 +6,7 @@ from pathlib import Path
 
 import entry
 
-from specstudy.config import PROJECT_ROOT
+from specstudy.config import PROJECT_ROOT, from_mapping
 from specstudy.report import terminal
 from specstudy.tables.run import open_run
 
@@ -14,7 +14,8 @@ from specstudy.tables.run import open_run
 def show(id: str, run: str = str(PROJECT_ROOT / "outputs" / "latest")) -> None:
     """`id` is a prompt_id of the run; `run` a run directory, the last one if not given."""
     opened = open_run(Path(run).expanduser())
-    terminal.show_prompt({name: opened.table(name) for name in opened.tables}, id)
+    tables = {name: opened.table(name) for name in opened.tables}
+    terminal.show_prompt(tables, id, from_mapping(opened.config).spec.primary)
 
 
 if __name__ == "__main__":

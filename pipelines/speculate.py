@@ -22,22 +22,23 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
     from specstudy.measure.speculation_records import SpeculationSettings, measure_speculation
     from specstudy.seeds import uniforms
 
-    assert unit.gamma is not None
+    assert unit.setting is not None
     assert unit.repetition is not None
-    spec = config.spec
+    spec, setting = config.spec, unit.setting
     settings = SpeculationSettings(
         generation=GenerationSettings(
-            warp=Warp(spec.temperature, spec.top_p),
+            warp=Warp(setting.temperature, setting.top_p),
             max_new_tokens=config.decode.max_new_tokens,
             eos_ids=pair.eos_ids,
             n_candidates=config.decode.recorded_candidates,
         ),
-        gamma=unit.gamma,
-        proposer=spec.proposer,
-        stop=spec.stop,
-        stop_threshold=spec.stop_threshold,
+        gamma=setting.gamma,
+        proposer=setting.proposer,
+        stop=setting.stop,
+        stop_threshold=setting.stop_threshold,
         exit_layers=spec.exit_layers,
         lookup_tokens=spec.lookup_tokens,
+        baseline=spec.baseline,
     )
     prompt_id = unit.prompt.prompt_id
     return measure_speculation(
@@ -45,7 +46,8 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
         unit.rendered,
         settings,
         unit.repetition,
-        rng=uniforms(config.seed, "speculate", prompt_id, unit.gamma, unit.repetition),
+        # Neither proposer nor stop rule nor sampling is part of the seed: settings are compared on the same numbers.
+        rng=uniforms(config.seed, "speculate", prompt_id, setting.gamma, unit.repetition),
         # The verifier alone repeats the decode stage's answer, so that both stages time the same text.
         baseline_rng=uniforms(config.seed, "decode", prompt_id, unit.repetition),
     )
@@ -55,7 +57,8 @@ CHECKED_PROMPTS = 3
 
 
 def _check(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) -> dict[str, Any]:
-    """The engine's self-check, on the shortest prompts of different categories."""
+    """The engine's self-check, on the shortest prompts of different categories, at the primary setting's sampling and,
+    where there are several, at the sharpest and flattest; always at the largest gamma."""
     from specstudy.measure.sampling import Warp
     from specstudy.measure.self_check import run_self_check
     from specstudy.seeds import uniforms
@@ -64,34 +67,43 @@ def _check(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) 
     for prompt in sorted(rendered, key=lambda p: (len(p.positions), p.prompt.prompt_id)):
         shortest.setdefault(prompt.prompt.category, prompt)
     chosen = list(shortest.values())[:CHECKED_PROMPTS]
-    outcome = run_self_check(
-        pair,
-        [prompt.token_ids for prompt in chosen],
-        Warp(config.spec.temperature, config.spec.top_p),
-        max(config.spec.gamma),
-        lambda index: uniforms(config.seed, "self-check", index),
-    )
-    return {"passed": outcome.passed, **asdict(outcome)}
+    temperatures, top_ps = config.spec.temperature, config.spec.top_p
+    samplings = [(temperatures[0], top_ps[0]), (min(temperatures), min(top_ps)), (max(temperatures), max(top_ps))]
+    outcomes = {
+        f"temperature {temperature:g} top_p {top_p:g}": run_self_check(
+            pair,
+            [prompt.token_ids for prompt in chosen],
+            Warp(temperature, top_p),
+            max(config.spec.gamma),
+            lambda index: uniforms(config.seed, "self-check", index),
+        )
+        for temperature, top_p in dict.fromkeys(samplings)
+    }
+    passed = all(outcome.passed for outcome in outcomes.values())
+    return {"passed": passed, **{name: asdict(outcome) for name, outcome in outcomes.items()}}
+
+
+def _settings(config: StudyConfig, unit: Unit) -> dict[str, object]:
+    assert unit.setting is not None
+    proposer = unit.setting.proposer
+    return {
+        **asdict(unit.setting),
+        "exit_layers": config.spec.exit_layers if proposer == "early_exit" else None,
+        "lookup_tokens": config.spec.lookup_tokens if proposer == "prompt_lookup" else None,
+        "baseline": config.spec.baseline,
+        "max_new_tokens": config.decode.max_new_tokens,
+        "recorded_candidates": config.decode.recorded_candidates,
+    }
 
 
 SPECULATE = Stage(
     name="speculate",
     units=lambda config, rendered: [
-        Unit(rendered, gamma, repetition)
-        for gamma in config.spec.gamma
+        Unit(rendered, setting, repetition)
+        for setting in config.spec.settings
         for repetition in range(config.spec.repetitions)
     ],
-    settings=lambda config: {
-        "temperature": config.spec.temperature,
-        "top_p": config.spec.top_p,
-        "proposer": config.spec.proposer,
-        "exit_layers": config.spec.exit_layers if config.spec.proposer == "early_exit" else None,
-        "lookup_tokens": config.spec.lookup_tokens if config.spec.proposer == "prompt_lookup" else None,
-        "stop": config.spec.stop,
-        "stop_threshold": config.spec.stop_threshold if config.spec.stop != "none" else None,
-        "max_new_tokens": config.decode.max_new_tokens,
-        "recorded_candidates": config.decode.recorded_candidates,
-    },
+    settings=_settings,
     measure=_measure,
     source_files=("models", "measure", "formulas.py", "prompts", "records.py", "seeds.py"),
     check=_check,

@@ -18,6 +18,7 @@ from progress import Progress
 from specstudy.config import PROJECT_ROOT, StudyConfig, local_path, to_mapping
 from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompts, render, select
 from specstudy.records import ErrorRow
+from specstudy.setting import Setting
 from specstudy.tables import manifest
 from specstudy.tables.environment import load_average
 from specstudy.tables.run_directory import consolidate, publish_table, read_table, run_directory, run_path, table_path
@@ -37,7 +38,7 @@ class Unit:
     """A piece of work that is stored as one result."""
 
     rendered: RenderedPrompt
-    gamma: int | None = None
+    setting: Setting | None = None
     repetition: int | None = None
 
     @property
@@ -47,11 +48,12 @@ class Unit:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage measures: its units for a prompt, the settings and source files that its numbers depend on."""
+    """What a stage measures: its units for a prompt, the settings (those of the unit, no others, so that runs can share
+    results) and the source files that a unit's numbers depend on."""
 
     name: str
     units: Callable[[StudyConfig, RenderedPrompt], list[Unit]]
-    settings: Callable[[StudyConfig], Mapping[str, object]]
+    settings: Callable[[StudyConfig, Unit], Mapping[str, object]]
     measure: Callable[[Pair, StudyConfig, Unit], Records]
     source_files: tuple[str, ...]
     check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]] | None = None
@@ -195,7 +197,7 @@ def _run_stage(
     results, failures, n_reused = [], [], 0
     with progress.stage(stage.name, len(units)) as advance:
         for unit in units:
-            parts = {**common, **_unit_parts(unit)}
+            parts = {**common, "settings": dict(stage.settings(config, unit)), **_unit_parts(unit)}
             key = result_key(parts)
             stored = store.get(stage.name, key)
             if stored is None:
@@ -238,7 +240,9 @@ def _check(
     run_dir: Path,
 ) -> None:
     """Check what a stage measured with, unless exactly this was checked before; a failure is said and marks the run."""
-    key = result_key({**_common_parts(stage, config, pair), "prompts": [p.token_ids for p in rendered]})
+    settings = [dict(stage.settings(config, unit)) for unit in stage.units(config, rendered[0])]
+    prompts = [prompt.token_ids for prompt in rendered]
+    key = result_key({**_common_parts(stage, config, pair), "settings": settings, "prompts": prompts})
     outcome = manifest.read(run_dir).get("self_checks", {}).get(stage.name, {})
     if outcome.get("key") != key:
         try:
@@ -270,7 +274,6 @@ def _common_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, ob
 
     return {
         "stage": stage.name,
-        "settings": dict(stage.settings(config)),
         "verifier": pair.verifier.fingerprint,
         "verifier_config": _digest(pair.verifier.module.config.to_dict()),
         "draft": pair.draft.fingerprint,
@@ -298,7 +301,6 @@ def _unit_parts(unit: Unit) -> dict[str, object]:
         "prompt": asdict(unit.prompt),
         "token_ids": unit.rendered.token_ids,
         "structure": [p.structural_role for p in unit.rendered.positions],
-        "gamma": unit.gamma,
         "repetition": unit.repetition,
     }
 

@@ -235,7 +235,8 @@ def _speculation(
 ) -> dict[str, pd.DataFrame]:
     """Rounds of drafted tokens with fates drawn token by token; one verifier token ends each round."""
     n_rounds = max(2, plan.n_answer_tokens // 2)
-    setting = {"proposer": "model", "stop": "none", "temperature": 0.7, "top_p": 0.9, "gamma": gamma}
+    setting = {"proposer": "model", "stop": "none", "stop_threshold": np.nan}
+    setting |= {"temperature": 0.7, "top_p": 0.9, "gamma": gamma}
     rows, number = _expand(generations, np.full(len(generations), n_rounds))
     token_rows = np.repeat(np.arange(len(rows)), gamma)
     index = np.tile(np.arange(gamma), len(rows))
@@ -347,6 +348,7 @@ def _spec_runs(
         theoretical_speedup_full=speedup * 1.05,
         finish_reason="length",
         text="An answer.",
+        null_reason=None,
     )
 
 

@@ -17,12 +17,13 @@ from specstudy.config import (
     to_mapping,
 )
 from specstudy.errors import UserError
+from specstudy.setting import Setting
 
 
 def test_defaults_are_those_of_the_study() -> None:
     config = StudyConfig()
     assert (config.decode.temperature, config.decode.top_p, config.decode.max_new_tokens) == (0.7, 0.9, 128)
-    assert (config.spec.gamma, config.spec.stop, config.seed) == ((4,), "none", 0)
+    assert (config.spec.gamma, config.spec.stop, config.seed) == ((4,), ("none",), 0)
     assert (config.prefill.window, config.prefill.threshold) == (16, 6.0)
 
 
@@ -44,6 +45,13 @@ def test_a_config_is_frozen() -> None:
         ("spec", "gamma", [2, 2]),
         ("spec", "gamma", [2, "4"]),
         ("spec", "stop", "sometimes"),
+        ("spec", "stop", ["none", "sometimes"]),
+        ("spec", "stop", []),
+        ("spec", "stop_threshold", [0.5, -1]),
+        ("spec", "temperature", [0.7, 0.7]),
+        ("spec", "top_p", [0.9, 0]),
+        ("spec", "proposer", ["model", "someone"]),
+        ("spec", "baseline", "no"),
         ("spec", "temperature", -0.1),
         ("decode", "temperature", 5.1),
         ("decode", "temperature", math.nan),
@@ -108,10 +116,57 @@ def test_gamma_is_always_a_tuple_in_the_given_order() -> None:
     assert from_mapping({"spec": {"gamma": [8, 2]}}).spec.gamma == (8, 2)
 
 
+def test_every_combination_is_a_setting_in_the_order_of_the_lists() -> None:
+    spec = from_mapping(
+        {"spec": {"gamma": [8, 4], "stop": ["none", "entropy", "bound"], "stop_threshold": [None, 0.5, 0.3]}}
+    ).spec
+    assert [(s.gamma, s.rule) for s in spec.settings] == [
+        (gamma, rule) for gamma in (8, 4) for rule in ("none", "entropy 0.5", "bound 0.3")
+    ]
+    assert spec.primary == Setting(4, "model", "none", 0.7, 0.9)
+    grid = from_mapping(
+        {"spec": {"temperature": [1, 0.3], "top_p": [0.5, 0.9], "proposer": ["early_exit", "model"]}}
+    ).spec
+    assert len(set(grid.settings)) == 8
+    assert grid.primary == Setting(4, "early_exit", "none", 1.0, 0.5)
+
+
+@pytest.mark.parametrize(("gammas", "primary"), [([1, 8], 1), ([8, 2], 2), ([5, 3], 5), ([3, 5], 3), ([2, 4], 4)])
+def test_the_primary_gamma_is_the_nearest_to_four_and_the_first_of_two(gammas: list[int], primary: int) -> None:
+    assert from_mapping({"spec": {"gamma": gammas}}).spec.primary.gamma == primary
+
+
+def test_one_threshold_is_for_every_rule_and_none_has_none() -> None:
+    spec = from_mapping({"spec": {"stop": ["none", "entropy", "bound"], "stop_threshold": 0.4}}).spec
+    assert spec.rules == [("none", None), ("entropy", 0.4), ("bound", 0.4)]
+    assert from_mapping({"spec": {"stop": ["entropy", "entropy"], "stop_threshold": [0.4, 0.5]}}).spec.rules == [
+        ("entropy", 0.4),
+        ("entropy", 0.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"stop": ["none", "entropy"], "stop_threshold": [0.1, 0.2, 0.3]}, "a list as long as spec.stop (2); got 3"),
+        ({"stop": "entropy", "stop_threshold": [0.1, 0.2]}, "a list as long as spec.stop (1); got 2"),
+        ({"stop": ["none", "entropy"], "stop_threshold": None}, "spec.stop_threshold of entropy must be a number"),
+        ({"stop": ["entropy", "entropy"]}, "listed twice"),
+        ({"stop": ["none", "none"], "stop_threshold": [0.1, 0.2]}, "listed twice"),
+        ({"stop": "bound", "proposer": ["model", "prompt_lookup"]}, "spec.proposer=prompt_lookup has none"),
+    ],
+)
+def test_stop_rules_that_do_not_fit_together_are_one_line(spec: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        from_mapping({"spec": spec})
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_sampling_of_spec_follows_decode_unless_set() -> None:
     followed = from_mapping({"decode": {"temperature": 0, "top_p": 0.5}, "spec": {"temperature": None}})
-    assert (followed.spec.temperature, followed.spec.top_p) == (0.0, 0.5)
-    assert from_mapping({"decode": {"temperature": 0}, "spec": {"temperature": 1}}).spec.temperature == 1.0
+    assert (followed.spec.temperature, followed.spec.top_p) == ((0.0,), (0.5,))
+    assert from_mapping({"decode": {"temperature": 0}, "spec": {"temperature": [1, 0]}}).spec.temperature == (1.0, 0.0)
 
 
 def test_whole_numbers_become_floats_where_a_setting_is_real() -> None:
@@ -138,7 +193,7 @@ def test_a_mapping_gives_the_same_config_back(
             "seed": seed,
         }
     )
-    assert (config.spec.gamma, config.spec.temperature, config.spec.top_p) == (tuple(gamma), temperature, top_p)
+    assert (config.spec.gamma, config.spec.temperature, config.spec.top_p) == (tuple(gamma), (temperature,), (top_p,))
     assert from_mapping(to_mapping(config)) == config
 
 

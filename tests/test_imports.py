@@ -10,14 +10,15 @@ import pytest
 from specstudy.config import PROJECT_ROOT
 
 SOURCE = PROJECT_ROOT / "src/specstudy"
-GROUND = {"errors", "rules", "config", "records", "formulas", "seeds"}
+GROUND = {"errors", "rules", "config", "records", "formulas", "seeds", "setting"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "records": set(),
     "seeds": set(),
+    "setting": set(),
     "formulas": {"errors"},
     "rules": {"errors"},
-    "config": {"errors", "rules"},
+    "config": {"errors", "rules", "setting"},
     "overrides": {"errors", "rules", "config"},
     "prompts": GROUND,
     "models": GROUND,

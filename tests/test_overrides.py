@@ -29,7 +29,7 @@ def test_overrides_change_what_they_name_and_nothing_else() -> None:
 
 def test_a_list_and_a_mapping_can_be_given() -> None:
     assert study_config(["spec.gamma=[2,4,8]"]).spec.gamma == (2, 4, 8)
-    assert study_config(["spec={gamma: 3, stop: entropy}"]).spec.stop == "entropy"
+    assert study_config(["spec={gamma: 3, stop: entropy}"]).spec.stop == ("entropy",)
 
 
 def test_the_smoke_experiment_is_small_and_can_be_overridden() -> None:
@@ -38,10 +38,22 @@ def test_the_smoke_experiment_is_small_and_can_be_overridden() -> None:
     assert study_config(["experiment=smoke", "spec.gamma=3", "prompts=code"]).prompts.categories == ("code",)
 
 
+def test_the_experiments_are_what_they_say() -> None:
+    gammas = study_config(["experiment=gamma_sweep"])
+    assert [setting.gamma for setting in gammas.spec.settings] == [1, 2, 3, 4, 5, 6, 7, 8]
+    rules = study_config(["experiment=stop_rules"]).spec
+    assert {setting.gamma for setting in rules.settings} >= {4, 8}
+    assert {setting.stop for setting in rules.settings} == {"none", "entropy", "bound"}
+    grid = study_config(["experiment=sampling_sweep"]).spec
+    cells = {(setting.temperature, setting.top_p) for setting in grid.settings}
+    assert cells == {(t, p) for t in (0.01, 0.3, 0.7, 1.0) for p in (0.5, 0.9, 1.0)}
+    assert (grid.gamma, grid.baseline, rules.baseline) == ((4,), False, True)
+
+
 def test_sampling_of_spec_follows_decode_until_set() -> None:
-    assert study_config(["decode.temperature=0"]).spec.temperature == 0
-    assert study_config(["decode.temperature=0", "spec.temperature=1"]).spec.temperature == 1
-    assert study_config(["decode.top_p=0.5", "spec.top_p=null"]).spec.top_p == 0.5
+    assert study_config(["decode.temperature=0"]).spec.temperature == (0,)
+    assert study_config(["decode.temperature=0", "spec.temperature=1"]).spec.temperature == (1,)
+    assert study_config(["decode.top_p=0.5", "spec.top_p=null"]).spec.top_p == (0.5,)
 
 
 @pytest.mark.parametrize(

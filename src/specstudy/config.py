@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from specstudy.errors import UserError, no_such
 from specstudy.rules import FLAG, LABEL, TEXT, Rule, Section, one_of, one_or_more, optional, real, setting, whole
+from specstudy.setting import STUDY_SETTING, Setting
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,18 +67,64 @@ class DecodeConfig(Section):
 
 @dataclass(frozen=True)
 class SpecConfig(Section):
-    """Speculative decoding. In `conf/` and overrides a temperature or top_p of null follows decode's."""
+    """Speculative decoding: every combination of gamma, proposer, stop rule, temperature and top_p is measured.
+
+    In `conf/` and overrides a temperature or top_p of null follows decode's. `stop_threshold` is one value for every
+    rule, or a list as long as `stop`; `none` has no use for one.
+    """
 
     NAME: ClassVar[str] = "spec"
     gamma: tuple[int, ...] = setting((4,), one_or_more(whole(1, 64)))
     repetitions: int = setting(1, whole(1, 10_000))
-    temperature: float = setting(0.7, real(0, 5))
-    top_p: float = setting(0.9, real(0, 1, above_low=True))
-    proposer: str = setting("model", one_of("model", "prompt_lookup", "early_exit"))
+    temperature: tuple[float, ...] = setting((0.7,), one_or_more(real(0, 5)))
+    top_p: tuple[float, ...] = setting((0.9,), one_or_more(real(0, 1, above_low=True)))
+    proposer: tuple[str, ...] = setting(("model",), one_or_more(one_of("model", "prompt_lookup", "early_exit")))
     exit_layers: int = setting(2, whole(1, 1000))
     lookup_tokens: int = setting(3, whole(1, 100))
-    stop: str = setting("none", one_of("none", "entropy", "bound"))
-    stop_threshold: float = setting(0.5, real(0))
+    stop: tuple[str, ...] = setting(("none",), one_or_more(one_of("none", "entropy", "bound"), distinct=False))
+    stop_threshold: tuple[float | None, ...] = setting((0.5,), one_or_more(optional(real(0)), distinct=False))
+    baseline: bool = setting(True, FLAG)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_stop_rules()
+
+    def _check_stop_rules(self) -> None:
+        if len(self.stop_threshold) not in (1, len(self.stop)):
+            raise UserError(
+                f"spec.stop_threshold must be one value, or a list as long as spec.stop ({len(self.stop)}); "
+                f"got {len(self.stop_threshold)}"
+            )
+        for stop, threshold in self.rules:
+            if stop != "none" and threshold is None:
+                raise UserError(f"spec.stop_threshold of {stop} must be a number; got null")
+            if stop != "none" and "prompt_lookup" in self.proposer:
+                raise UserError(f"spec.stop={stop} asks for the draft's entropy; spec.proposer=prompt_lookup has none")
+        if len(set(self.rules)) != len(self.rules):
+            raise UserError("spec.stop and spec.stop_threshold together must be distinct; one rule is listed twice")
+
+    @property
+    def rules(self) -> list[tuple[str, float | None]]:
+        """The stop rules with their thresholds."""
+        thresholds = self.stop_threshold * len(self.stop) if len(self.stop_threshold) == 1 else self.stop_threshold
+        return [(s, None if s == "none" else t) for s, t in zip(self.stop, thresholds, strict=True)]
+
+    @property
+    def settings(self) -> list[Setting]:
+        """Every combination, in the order in which the values are listed."""
+        return [
+            Setting(gamma, proposer, stop, temperature, top_p, threshold)
+            for gamma in self.gamma
+            for proposer in self.proposer
+            for stop, threshold in self.rules
+            for temperature in self.temperature
+            for top_p in self.top_p
+        ]
+
+    @property
+    def primary(self) -> Setting:
+        """The setting that speaks for the study: the first listed at the gamma nearest to 4 (the first such)."""
+        return min(self.settings, key=lambda setting: abs(setting.gamma - STUDY_SETTING.gamma))
 
 
 @dataclass(frozen=True)

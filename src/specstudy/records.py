@@ -39,6 +39,7 @@ class SpeculationRow(PromptRow):
 
     proposer: str = column("who drafts")
     stop: str = column("rule that ends a draft early")
+    stop_threshold: float | None = column("the rule's threshold; null where stop is none")
     temperature: float = column("sampling temperature of both models")
     top_p: float = column("nucleus of both models")
     gamma: int = column("tokens proposed in a full round")
@@ -196,19 +197,20 @@ class SpecRun(SpeculationRow):
     alpha_expected: float | None = column("mean over tested positions of sum over x of min(p(x), q(x))")
     tokens_per_round: float = column("n_tokens / n_rounds")
     tokens_per_s: float = column("n_tokens over decoding time", "1/s")
-    baseline_tokens_per_s: float = column("the verifier alone on the same prompt, interleaved", "1/s")
-    speedup: float = column("verifier-only time per token / speculative time per token")
-    target_efficiency: float = column("time of a 1-token verifier step / time of a (gamma+1)-token pass")
+    baseline_tokens_per_s: float | None = column("the verifier alone on the same prompt, interleaved", "1/s")
+    speedup: float | None = column("verifier-only time per token / speculative time per token")
+    target_efficiency: float | None = column("time of a 1-token verifier step / time of a (gamma+1)-token pass")
     draft_time_share: float = column("draft forward passes, share of the rounds' time")
     verify_time_share: float = column("verifier forward passes, share of the rounds' time")
     overhead_time_share: float = column("everything else, share of the rounds' time")
     cost_ratio_flops: float = column("c: FLOPs of a draft token / FLOPs of a verifier token")
-    cost_ratio_time: float = column("c: time of a draft step / time of a 1-token verifier step")
+    cost_ratio_time: float | None = column("c: time of a draft step / time of a 1-token verifier step")
     theoretical_speedup_flops: float | None = column("formula with alpha and cost_ratio_flops")
     theoretical_speedup_time: float | None = column("formula with alpha and cost_ratio_time")
     theoretical_speedup_full: float | None = column("formula with alpha and every measured cost")
     finish_reason: str = column("eos or length")
     text: str = column("the answer")
+    null_reason: str | None = _null_reason()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +228,63 @@ class Correlation:
     ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
     p_value: float | None = column("two-sided p")
     p_adjusted: float | None = column("Holm within the family of one level, subset and method")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow:
+    """What every row about a setting of speculation, over all prompts, begins with."""
+
+    gamma: int = column("tokens proposed in a full round")
+    proposer: str = column("who drafts")
+    stop: str = column("rule that ends a draft early")
+    stop_threshold: float | None = column("the rule's threshold; null where stop is none")
+    temperature: float = column("sampling temperature of both models")
+    top_p: float = column("nucleus of both models")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingMeasure(SettingRow):
+    """A measure at one setting."""
+
+    measure: str = column("what was measured, or what theory makes of it")
+    n: int = column("prompts behind it")
+    estimate: float | None = column("mean over prompts")
+    ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDifference(SettingRow):
+    """A measure at one setting minus the same at another, prompt by prompt."""
+
+    reference_gamma: int = column("gamma of the setting that is subtracted")
+    reference_proposer: str = column("its proposer")
+    reference_stop: str = column("its stop rule")
+    reference_stop_threshold: float | None = column("that rule's threshold; null where it is none")
+    reference_temperature: float = column("its temperature")
+    reference_top_p: float = column("its top_p")
+    measure: str = column("what was measured")
+    n: int = column("prompts that have both")
+    estimate: float | None = column("mean difference")
+    ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntropyBound:
+    """How 1 - sqrt(c * H), H the draft's entropy in nats, holds as a bound from below of a token's expected_accept."""
+
+    category: str = column("the prompts' category, or all")
+    measure: str = column("violated_share (at coefficient) or c95 (95th percentile of (1 - expected_accept)^2 / H)")
+    coefficient: float | None = column("c of the bound; null for c95")
+    n: int = column("tokens behind it")
+    n_excluded: int = column("tokens left out of it: their draft entropy is too near 0")
+    estimate: float | None = column("the share, or the percentile")
+    ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
     null_reason: str | None = _null_reason()
 
 
@@ -267,6 +326,9 @@ TABLES: dict[str, type] = {
     "spec_rounds": SpecRound,
     "spec_runs": SpecRun,
     "correlations": Correlation,
+    "setting_measures": SettingMeasure,
+    "setting_differences": SettingDifference,
+    "entropy_bound": EntropyBound,
     "claims": Claim,
     "errors": ErrorRow,
 }
@@ -274,5 +336,5 @@ STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
     "decode": ("decode_tokens", "decode_runs", "decode_attention"),
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
-    "analyze": ("correlations", "claims"),
+    "analyze": ("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims"),
 }

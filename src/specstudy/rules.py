@@ -85,17 +85,17 @@ def one_of(*choices: str) -> Rule:
     return Rule(f"one of {', '.join(choices)}", read)
 
 
-def one_or_more(rule: Rule) -> Rule:
-    """A value, or a list of distinct ones; kept as a tuple."""
+def one_or_more(rule: Rule, *, distinct: bool = True) -> Rule:
+    """A value, or a list of (distinct) ones; kept as a tuple."""
 
     def read(value: object) -> tuple[object, ...]:
         listed = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
         values = tuple(rule.read(item) for item in listed)
-        if not values or len(set(values)) != len(values):
+        if not values or (distinct and len(set(values)) != len(values)):
             raise ValueError
         return values
 
-    return Rule(f"{rule.wanted}, or a list of distinct ones like [a,b]", read)
+    return Rule(f"{rule.wanted}, or a list of {'distinct ones' if distinct else 'them'} like [a,b]", read)
 
 
 def optional(rule: Rule) -> Rule:

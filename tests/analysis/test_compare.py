@@ -18,8 +18,8 @@ from specstudy.analysis.compare import (
     paired_settings,
 )
 from specstudy.analysis.join import settings_measured
-from specstudy.analysis.measures import Setting
 from specstudy.errors import UserError
+from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=400)
 PLAN = Plan(n_per_category=4, n_answer_tokens=12)

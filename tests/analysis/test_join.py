@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -9,8 +11,9 @@ from synthetic import Plan, make_tables
 from specstudy import formulas
 from specstudy.analysis import join
 from specstudy.analysis.join import decoded_tokens, prompt_frame, settings_measured
-from specstudy.analysis.measures import Setting, label, phrase, primary_setting, setting_name, setting_suffixes
+from specstudy.analysis.measures import label, of_other_gammas, phrase, primary_setting, setting_name, setting_suffixes
 from specstudy.records import STAGE_TABLES
+from specstudy.setting import Setting
 from specstudy.tables.schema import schema_of, validate
 
 SMALL = Plan(n_per_category=3, n_answer_tokens=20)
@@ -90,9 +93,39 @@ def test_only_keys_that_vary_are_named():
 
 
 def test_the_primary_setting_is_the_nearest_gamma():
-    settings = [Setting(gamma, "model", "none", 0.7, 0.9) for gamma in (2, 6, 8)]
-    assert primary_setting(settings, 7).gamma == 6
-    assert primary_setting([], 4) is None
+    wanted = Setting(7, "model", "none", 0.7, 0.9)
+    settings = [replace(wanted, gamma=gamma) for gamma in (2, 6, 8)]
+    assert primary_setting(settings, wanted).gamma == 6
+    assert primary_setting([], wanted) is None
+
+
+def test_among_settings_of_one_gamma_the_primary_one_is_that_which_was_asked_for():
+    none = Setting(4, "model", "none", 0.7, 0.9)
+    entropy = replace(none, stop="entropy", stop_threshold=0.5)
+    settings = [none, entropy, replace(entropy, gamma=8)]
+    assert primary_setting(settings, entropy) == entropy
+    assert primary_setting(settings, replace(entropy, gamma=7)) == replace(entropy, gamma=8)
+    # What was asked for did not run: the nearest is what shares most of it.
+    assert primary_setting(settings, replace(entropy, top_p=0.5)) == entropy
+    assert of_other_gammas(settings, entropy) == [entropy, replace(entropy, gamma=8)]
+
+
+def test_a_rule_is_named_with_its_threshold():
+    none = Setting(4, "model", "none", 0.7, 0.9)
+    rules = [none, *(replace(none, stop="entropy", stop_threshold=x) for x in (0.3, 0.5))]
+    assert list(setting_suffixes(rules).values()) == ["@stop=none", "@stop=entropy 0.3", "@stop=entropy 0.5"]
+
+
+def test_rows_of_a_setting_are_told_apart_by_the_threshold_too():
+    runs = make_tables(SMALL)["spec_runs"]
+    stopped = [runs.assign(stop="entropy", stop_threshold=x) for x in (0.3, 0.5)]
+    tables = {"spec_runs": pd.concat([runs, *stopped], ignore_index=True)}
+    settings = settings_measured(tables)
+    assert sorted(s.rule for s in settings) == ["entropy 0.3", "entropy 0.5", "none"]
+    for setting in settings:
+        rows = join.of_setting(tables["spec_runs"], setting)
+        assert len(rows) == len(runs)
+        assert set(rows["stop"]) == {setting.stop}
 
 
 def test_measures_have_words():

@@ -56,7 +56,7 @@ def test_failed_prompts_are_counted_and_a_point_without_results_has_no_numbers()
     assert joint.rows["n_errors"].tolist() == [1, 0]
     assert joint.rows["n_prompts"].tolist() == [0, 10]
     assert joint.rows["alpha"].isna().tolist() == [True, False]
-    assert joint.keys == ["seed", "spec.gamma"]
+    assert joint.keys == ["seed"]
 
 
 @pytest.mark.parametrize(

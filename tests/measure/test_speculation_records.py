@@ -37,7 +37,7 @@ def measured(pair, rendered, gamma=3, n=40, warp=WARP, **changes):
     settings = SpeculationSettings(
         generation=GenerationSettings(warp, n, pair.eos_ids, 3),
         gamma=gamma,
-        **{"proposer": "model", "stop": "none", "stop_threshold": 0.5, **changes},
+        **{"proposer": "model", "stop": "none", "stop_threshold": None, **changes},
     )
     generators = np.random.default_rng(1), np.random.default_rng(2)
     return measure_speculation(pair, rendered, settings, 0, *generators)

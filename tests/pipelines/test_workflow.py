@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import analyze
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import workflow
 from decode import DECODE
@@ -98,6 +100,62 @@ def test_another_gamma_measures_only_speculation(tmp_path: Path) -> None:
     workflow.run(configuration(tmp_path, PROMPTS, "spec.gamma=[2,3]"), watched.stages)
     assert watched.measured == [("speculate", prompt_id) for prompt_id in PROMPTS]
     assert set(stage_tables(tmp_path)["spec_runs"]["gamma"].to_pylist()) == {2, 3}
+
+
+def test_a_setting_measured_alone_or_among_others_is_one_result(tmp_path: Path) -> None:
+    workflow.run(configuration(tmp_path, PROMPTS, "spec.stop=entropy", "spec.stop_threshold=0.4"), STAGES)
+    alone = without_timing(stage_tables(tmp_path)["spec_tokens"])
+    rules = ["spec.stop=[none,entropy]", "spec.stop_threshold=[null,0.4]"]
+    watched = Watched()
+    # What only other settings use (the layers of early_exit, the threshold of none) is not part of a result's key.
+    workflow.run(configuration(tmp_path, PROMPTS, *rules, "spec.exit_layers=1"), watched.stages)
+    assert watched.measured == [("speculate", prompt_id) for prompt_id in PROMPTS]
+    among = stage_tables(tmp_path)["spec_tokens"]
+    assert among.filter(pc.equal(among["stop"], "entropy")).select(alone.column_names).equals(alone)
+    again = Watched()
+    workflow.run(configuration(tmp_path, PROMPTS, "spec.stop=none", "spec.stop_threshold=0.1"), again.stages)
+    assert again.measured == []
+
+
+@pytest.mark.parametrize(
+    "word", ["spec.stop=entropy", "spec.top_p=0.5", "spec.proposer=early_exit", "spec.baseline=false"]
+)
+def test_another_setting_is_another_result(word: str, tmp_path: Path) -> None:
+    one = {"prompt-1": PROMPTS["prompt-1"]}
+    workflow.run(configuration(tmp_path, one), [SPECULATE])
+    watched = Watched()
+    workflow.run(configuration(tmp_path, one, word), watched.stages[2:])
+    assert watched.measured == [("speculate", "prompt-1")]
+
+
+def test_settings_are_compared_on_the_same_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import specstudy.measure.speculation_records as measuring
+
+    drawn: dict[tuple[str, int], list[list[float]]] = {}
+    measure = measuring.measure_speculation
+
+    def noting(pair: Pair, rendered: Any, settings: Any, repetition: int, rng: Any, baseline_rng: Any) -> Any:
+        first = [copy.deepcopy(generator).random() for generator in (rng, baseline_rng)]
+        drawn.setdefault((rendered.prompt.prompt_id, settings.gamma), []).append(first)
+        return measure(pair, rendered, settings, repetition, rng, baseline_rng)
+
+    monkeypatch.setattr(measuring, "measure_speculation", noting)
+    words = ["spec.gamma=[2,3]", "spec.stop=[none,entropy]", "spec.temperature=[0.3,1.0]"]
+    two = {name: PROMPTS[name] for name in ("prompt-1", "prompt-2")}
+    workflow.run(configuration(tmp_path, two, *words), [SPECULATE])
+    assert [len(numbers) for numbers in drawn.values()] == [4] * 4
+    assert all(numbers == numbers[:1] * 4 for numbers in drawn.values())
+    assert len({str(numbers[0][0]) for numbers in drawn.values()}) == 4
+
+
+def test_without_a_baseline_what_is_relative_to_it_is_null(tmp_path: Path) -> None:
+    workflow.run(configuration(tmp_path, PROMPTS, "spec.baseline=false"), [SPECULATE])
+    runs = read_table((tmp_path / "latest").resolve(), "spec_runs").to_pylist()
+    relative = ["speedup", "baseline_tokens_per_s", "target_efficiency", "cost_ratio_time"]
+    relative += ["theoretical_speedup_time", "theoretical_speedup_full"]
+    assert {name for row in runs for name in relative if row[name] is not None} == set()
+    assert all("spec.baseline=false" in row["null_reason"] for row in runs)
+    assert all(row["theoretical_speedup_flops"] and row["tokens_per_s"] for row in runs)
 
 
 def test_prompts_share_results_across_sets(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
 from specstudy.analysis.means import estimate_frame, row_mean
-from specstudy.analysis.measures import Setting, setting_name
+from specstudy.analysis.measures import setting_name
+from specstudy.setting import Setting
 
 N_BINS = 10
 

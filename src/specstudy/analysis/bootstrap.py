@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from specstudy.setting import STUDY_SETTING, Setting
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
@@ -19,15 +21,15 @@ Codes = NDArray[np.intp]
 class AnalysisSettings:
     """How intervals are made, and what the answers speak about.
 
-    `confidence` is the coverage of every interval; `primary_gamma` is the gamma of claims and single-gamma figures
-    (the nearest measured one where it was not measured); `sink_threshold` is the z-score over which a position counted
-    as a sink at prefill.
+    `confidence` is the coverage of every interval; `primary` is the setting of claims and single-setting figures (the
+    nearest measured one where it was not measured); `sink_threshold` is the z-score over which a position counted as a
+    sink at prefill.
     """
 
     bootstrap_samples: int = 2000
     confidence: float = 0.95
     seed: int = 0
-    primary_gamma: int = 4
+    primary: Setting = STUDY_SETTING
     sink_threshold: float = 6.0
     _counts: dict[int, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -16,11 +16,11 @@ from specstudy.analysis.measures import (
     ENTROPY_MEASURE,
     PRIMARY_CONTEXT_MEASURE,
     SETTING_KEYS,
-    Setting,
     setting_name,
     setting_suffixes,
 )
 from specstudy.errors import UserError
+from specstudy.setting import Setting
 from specstudy.tables.differences import differences, flatten
 
 PROMPT_MEASURES = (ENTROPY_MEASURE, PRIMARY_CONTEXT_MEASURE)

@@ -17,8 +17,9 @@ from scipy import stats
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, interval
 from specstudy.analysis.correlation import Method, correlate, why_constant
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE, Setting
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE
 from specstudy.records import Correlation
+from specstudy.setting import Setting
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman")
 # A coefficient inside a prompt rests on at least this many tokens.

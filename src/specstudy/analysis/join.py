@@ -17,10 +17,10 @@ from specstudy.analysis.measures import (
     COST_MEASURES,
     SETTING_KEYS,
     SPEED_MEASURES,
-    Setting,
     setting_suffixes,
 )
 from specstudy.records import TABLES
+from specstudy.setting import Setting
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -45,8 +45,15 @@ def settings_measured(tables: Tables) -> list[Setting]:
     """The settings in `spec_runs`, in order of gamma."""
     keys = frame_of(tables, "spec_runs")[list(SETTING_KEYS)].drop_duplicates()
     return sorted(
-        Setting(int(gamma), str(proposer), str(stop), float(temperature), float(top_p))
-        for gamma, proposer, stop, temperature, top_p in keys.to_numpy(dtype=object)
+        Setting(
+            gamma=int(row.gamma),
+            proposer=str(row.proposer),
+            stop=str(row.stop),
+            temperature=float(row.temperature),
+            top_p=float(row.top_p),
+            stop_threshold=None if pd.isna(row.stop_threshold) else float(row.stop_threshold),
+        )
+        for row in rows_of(keys)
     )
 
 
@@ -54,7 +61,8 @@ def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     """The rows of a spec table that belong to one setting."""
     kept = np.ones(len(frame), dtype=bool)
     for key in SETTING_KEYS:
-        kept &= (frame[key] == getattr(setting, key)).to_numpy(dtype=bool)
+        value = getattr(setting, key)
+        kept &= (frame[key].isna() if value is None else frame[key] == value).to_numpy(dtype=bool)
     return frame[kept]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+
+from specstudy.setting import Setting
 
 CONTEXT_MEASURES = (
     "context_health_soft",
@@ -60,31 +62,27 @@ _LABELS = {
 }
 
 
-@dataclass(frozen=True, order=True)
-class Setting:
-    """One way of speculating: the keys that the spec tables carry."""
-
-    gamma: int
-    proposer: str
-    stop: str
-    temperature: float
-    top_p: float
-
-
-SETTING_KEYS = ("gamma", "proposer", "stop", "temperature", "top_p")
+SETTING_KEYS = tuple(f.name for f in fields(Setting))
+# What names a setting among others; a threshold is named with its rule.
+_NAMING_KEYS = ("gamma", "proposer", "stop", "temperature", "top_p")
 
 
 def setting_suffixes(settings: list[Setting]) -> dict[Setting, str]:
     """What is added to a measure's name to say which setting it belongs to: nothing where there is only one.
 
-    Only the keys that vary are named: `@gamma4`, `@gamma4,temperature=0.7`.
+    Only the keys that vary are named: `@gamma4`, `@gamma4,stop=entropy 0.5,temperature=0.7`.
     """
-    varying = [key for key in SETTING_KEYS if len({getattr(setting, key) for setting in settings}) > 1]
-    return {setting: _suffix(setting, varying) for setting in settings}
+    named = {setting: {key: _value(setting, key) for key in _NAMING_KEYS} for setting in settings}
+    varying = [key for key in _NAMING_KEYS if len({values[key] for values in named.values()}) > 1]
+    return {setting: _suffix({key: values[key] for key in varying}) for setting, values in named.items()}
 
 
-def _suffix(setting: Setting, varying: list[str]) -> str:
-    parts = [f"gamma{setting.gamma}" if key == "gamma" else f"{key}={getattr(setting, key)}" for key in varying]
+def _value(setting: Setting, key: str) -> str:
+    return setting.rule if key == "stop" else str(getattr(setting, key))
+
+
+def _suffix(named: Mapping[str, str]) -> str:
+    parts = [f"gamma{value}" if key == "gamma" else f"{key}={value}" for key, value in named.items()]
     return "@" + ",".join(parts) if parts else ""
 
 
@@ -94,9 +92,22 @@ def setting_name(setting: Setting, suffixes: Mapping[Setting, str]) -> str:
     return varying.replace("gamma", "gamma ").replace(",", ", ") if varying else f"gamma {setting.gamma}"
 
 
-def primary_setting(settings: list[Setting], primary_gamma: int) -> Setting | None:
-    """The setting that claims and single-setting figures speak about: nearest to `primary_gamma`; None if none ran."""
-    return min(settings, key=lambda setting: (abs(setting.gamma - primary_gamma), setting), default=None)
+def primary_setting(settings: list[Setting], wanted: Setting) -> Setting | None:
+    """The setting that claims and single-setting figures speak about: `wanted`, else the nearest; None if none ran.
+
+    Nearest in gamma comes first, then the one that shares the most other keys, then the order of settings.
+    """
+
+    def distance(setting: Setting) -> tuple[int, int, Setting]:
+        n_other = sum(getattr(setting, key) != getattr(wanted, key) for key in SETTING_KEYS)
+        return abs(setting.gamma - wanted.gamma), n_other, setting
+
+    return min(settings, key=distance, default=None)
+
+
+def of_other_gammas(settings: Iterable[Setting], setting: Setting) -> list[Setting]:
+    """The settings that differ from this one in gamma alone, itself included, in order of gamma."""
+    return sorted(other for other in settings if replace(other, gamma=setting.gamma) == setting)
 
 
 def base_measure(name: str) -> str:
@@ -113,4 +124,4 @@ def label(name: str) -> str:
     """A measure's name as figures and tables show it, with its unit and setting."""
     base, at, setting = name.partition("@")
     words = _LABELS.get(base, base)
-    return f"{words}, {setting.replace('gamma', 'gamma ')}" if at else words
+    return f"{words}, {setting.replace('gamma', 'gamma ').replace(',', ', ')}" if at else words

@@ -17,7 +17,8 @@ from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
 from specstudy.analysis.means import estimate_frame
-from specstudy.analysis.measures import CONTEXT_MEASURES, Setting
+from specstudy.analysis.measures import CONTEXT_MEASURES
+from specstudy.setting import Setting
 
 
 def reliabilities(

@@ -19,12 +19,13 @@ from specstudy.analysis.measures import (
     COST_MEASURES,
     ENTROPY_MEASURE,
     SPEED_MEASURES,
-    Setting,
+    of_other_gammas,
     primary_setting,
     setting_suffixes,
 )
 from specstudy.analysis.reliability import reliabilities
 from specstudy.records import Claim, Correlation
+from specstudy.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,13 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     """Everything the study reports, from its tables (any may be missing)."""
     prompts = prompt_frame(tables)
     suffixes = setting_suffixes(settings_measured(tables))
-    primary = primary_setting(list(suffixes), settings.primary_gamma)
+    primary = primary_setting(list(suffixes), settings.primary)
+    # Correlations are asked of the primary setting and its other gammas: with every setting that a run compares, the
+    # adjustment for their number would hide what each of them shows.
+    related = {setting: suffixes[setting] for setting in of_other_gammas(suffixes, primary)} if primary else {}
     decoded = decoded_tokens(tables)
-    tested = {setting: tested_tokens(tables, setting) for setting in suffixes}
-    correlations = all_correlations(prompts, decoded, tested, suffixes, settings)
+    tested = {setting: tested_tokens(tables, setting) for setting in related}
+    correlations = all_correlations(prompts, decoded, tested, related, settings)
     declared = declarations()
     evidence = Evidence(
         prompts,
@@ -91,8 +95,8 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         suffixes=suffixes,
         primary=primary,
         by_category=means_by_category(prompts, _averaged_measures(suffixes.values()), settings),
-        reliability=reliabilities(tables, decoded, tested, suffixes, settings),
-        by_round_index=acceptance.by_round_index(tested, suffixes, settings),
+        reliability=reliabilities(tables, decoded, tested, related, settings),
+        by_round_index=acceptance.by_round_index(tested, related, settings),
         by_draft_entropy=acceptance.by_draft_entropy(decoded, tested.get(primary) if primary else None, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
     )

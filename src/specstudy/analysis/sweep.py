@@ -11,11 +11,10 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, frame_of, prompt_frame, settings_measured
 from specstudy.analysis.means import mean
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, setting_suffixes
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, SETTING_KEYS, setting_suffixes
 from specstudy.tables.differences import flatten
 
 SWEEP_MEASURES = (ENTROPY_MEASURE, *ACCEPTANCE_MEASURES, "speedup")
-GAMMA_KEY = "spec.gamma"
 _FOLLOWS = {"spec.temperature": "decode.temperature", "spec.top_p": "decode.top_p"}
 
 
@@ -31,7 +30,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """`rows`: a row a point (a row a gamma where a point has several), with the varying keys, `run`, `n_prompts`,
+    """`rows`: a row a point (a row a setting where a point has several), with the varying keys, `run`, `n_prompts`,
     `n_errors`, and for each measure its mean over prompts and the ends of its interval (`alpha`, `alpha_low`,
     `alpha_high`). `keys`: the dotted keys that vary, in the order of the configuration."""
 
@@ -75,12 +74,17 @@ class _Row:
 
 
 def _rows(point: SweepPoint) -> list[_Row]:
-    values = {key: _plain(value) for key, value in flatten(point.config).items()}
+    flat = flatten(point.config)
+    values = {key: _plain(value) for key, value in flat.items()}
+    listed = _listed_keys(flat)
     prompts = prompt_frame(point.tables)
     suffixes = setting_suffixes(settings_measured(point.tables))
     about_run = {"run": point.run, "n_prompts": len(prompts), "n_errors": len(frame_of(point.tables, "errors"))}
     rows = [
-        _Row({**values, GAMMA_KEY: setting.gamma}, about_run | _means(prompts, suffix, point.settings))
+        _Row(
+            values | {f"spec.{key}": getattr(setting, key) for key in listed},
+            about_run | _means(prompts, suffix, point.settings),
+        )
         for setting, suffix in suffixes.items()
     ]
     return rows or [_Row(values, about_run | _means(prompts, "", point.settings))]
@@ -94,6 +98,13 @@ def _means(prompts: pd.DataFrame, suffix: str, settings: AnalysisSettings) -> di
         estimate = mean(column, settings)
         means |= {measure: estimate.value, f"{measure}_low": estimate.low, f"{measure}_high": estimate.high}
     return means
+
+
+def _listed_keys(flat: Mapping[str, object]) -> set[str]:
+    """The setting's keys of which the point runs several values."""
+    values = {key: flat.get(f"spec.{key}") for key in SETTING_KEYS}
+    listed = {key for key, value in values.items() if isinstance(value, list) and len(value) > 1}
+    return listed | {"stop_threshold"} if "stop" in listed else listed
 
 
 def _plain(value: object) -> object:

@@ -13,7 +13,7 @@ from specstudy.measure.decode import Generation, GenerationSettings, generate
 from specstudy.measure.prompt_lookup import PromptLookup
 from specstudy.measure.proposers import AdaptiveStop, ModelProposer, Proposer, bound_stop, entropy_stop
 from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
-from specstudy.measure.timing import Costs, measured_costs, theory
+from specstudy.measure.timing import Costs, Theory, measured_costs, theory
 from specstudy.models.early_exit import first_layers
 from specstudy.models.load import Pair
 from specstudy.models.tokens import text_of, token_text
@@ -23,15 +23,22 @@ from specstudy.records import SpecRound, SpecRun, SpecToken
 
 @dataclass(frozen=True)
 class SpeculationSettings:
-    """One speculative configuration."""
+    """One speculative configuration. `stop_threshold` is None where `stop` is none. Without `baseline` the verifier
+    alone is not timed, and what is relative to it is null."""
 
     generation: GenerationSettings
     gamma: int
     proposer: str
     stop: str
-    stop_threshold: float
+    stop_threshold: float | None
     exit_layers: int = 2
     lookup_tokens: int = 3
+    baseline: bool = True
+
+    @property
+    def drafts_fully(self) -> bool:
+        """Whether a draft always holds gamma tokens where so many are left, as the speed-up formulas assume."""
+        return self.stop == "none" and self.proposer != "prompt_lookup"
 
 
 def measure_speculation(
@@ -46,7 +53,9 @@ def measure_speculation(
 
     The verifier alone runs right before it on the same prompt, so that both see the same machine.
     """
-    baseline = generate(pair.verifier, rendered.token_ids, settings.generation, baseline_rng)
+    baseline = None
+    if settings.baseline:
+        baseline = generate(pair.verifier, rendered.token_ids, settings.generation, baseline_rng)
     proposer = make_proposer(pair, settings)
     loop = SpeculativeLoop(pair.verifier, proposer, rendered.token_ids, settings.generation, settings.gamma, rng)
     generation = loop.run()
@@ -55,6 +64,7 @@ def measure_speculation(
         "category": rendered.prompt.category,
         "proposer": settings.proposer,
         "stop": settings.stop,
+        "stop_threshold": settings.stop_threshold,
         "temperature": settings.generation.warp.temperature,
         "top_p": settings.generation.warp.top_p,
         "gamma": settings.gamma,
@@ -68,7 +78,7 @@ def measure_speculation(
             for record in _token_records(keys, pair, index, r, most_bits)
         ],
         "spec_rounds": [_round_record(keys, index, r) for index, r in enumerate(generation.rounds)],
-        "spec_runs": [_run_record(keys, pair, proposer, settings.gamma, baseline, generation)],
+        "spec_runs": [_run_record(keys, pair, proposer, settings, baseline, generation)],
     }
 
 
@@ -83,6 +93,8 @@ def make_proposer(pair: Pair, settings: SpeculationSettings) -> Proposer:
 def _stop(pair: Pair, settings: SpeculationSettings) -> AdaptiveStop | None:
     if settings.stop == "none":
         return None
+    if settings.stop_threshold is None:
+        raise ValueError(f"stop rule {settings.stop} without a threshold")
     if settings.stop == "bound":
         return bound_stop(settings.stop_threshold)
     return entropy_stop(settings.stop_threshold, pair.draft.n_emittable)
@@ -162,16 +174,20 @@ def _costs(pair: Pair, proposer: Proposer, gamma: int, baseline: Generation, rou
         verify_s=[r.verify_s for r in rounds],
         overhead_s=[r.overhead_s for r in rounds],
         gamma=gamma,
-        cost_ratio_flops=proposer.flops_per_token / formulas.flops_per_token(pair.verifier.dimensions),
+        cost_ratio_flops=_cost_ratio_flops(pair, proposer),
     )
+
+
+def _cost_ratio_flops(pair: Pair, proposer: Proposer) -> float:
+    return proposer.flops_per_token / formulas.flops_per_token(pair.verifier.dimensions)
 
 
 def _run_record(
     keys: dict[str, Any],
     pair: Pair,
     proposer: Proposer,
-    gamma: int,
-    baseline: Generation,
+    settings: SpeculationSettings,
+    baseline: Generation | None,
     generation: SpeculativeGeneration,
 ) -> SpecRun:
     rounds = generation.rounds
@@ -179,13 +195,18 @@ def _run_record(
     n_proposed, n_tested = sum(r.n_proposed for r in rounds), sum(r.n_tested for r in rounds)
     n_accepted = sum(r.n_accepted for r in rounds)
     alpha = formulas.ratio_or_none(n_accepted, n_tested)
-    costs = _costs(pair, proposer, gamma, baseline, rounds)
-    expected = theory(alpha, gamma, costs)
+    costs = _costs(pair, proposer, settings.gamma, baseline, rounds) if baseline else None
+    cost_ratio_flops = _cost_ratio_flops(pair, proposer)
+    expected = Theory(None, None, None)
+    if settings.drafts_fully and alpha is not None:
+        flops_only = Theory(formulas.expected_speedup(alpha, settings.gamma, cost_ratio_flops), None, None)
+        expected = theory(alpha, settings.gamma, costs) if costs else flops_only
     draft_s, verify_s, overhead_s = (
         sum(getattr(r, name) for r in rounds) for name in ("draft_s", "verify_s", "overhead_s")
     )
     round_s = draft_s + verify_s + overhead_s
-    baseline_per_s = len(baseline.steps) / baseline.decode_s
+    tokens_per_s = n_tokens / generation.decode_s
+    baseline_per_s = len(baseline.steps) / baseline.decode_s if baseline else None
     return SpecRun(
         **keys,
         n_tokens=n_tokens,
@@ -199,18 +220,28 @@ def _run_record(
             np.concatenate([r.drafted["expected_accept"][: r.n_tested] for r in rounds]).astype(np.float64)
         ),
         tokens_per_round=n_tokens / len(rounds),
-        tokens_per_s=n_tokens / generation.decode_s,
+        tokens_per_s=tokens_per_s,
         baseline_tokens_per_s=baseline_per_s,
-        speedup=n_tokens / generation.decode_s / baseline_per_s,
-        target_efficiency=costs.target_efficiency,
+        speedup=tokens_per_s / baseline_per_s if baseline_per_s else None,
+        target_efficiency=costs.target_efficiency if costs else None,
         draft_time_share=draft_s / round_s,
         verify_time_share=verify_s / round_s,
         overhead_time_share=overhead_s / round_s,
-        cost_ratio_flops=costs.cost_ratio_flops,
-        cost_ratio_time=costs.cost_ratio_time,
+        cost_ratio_flops=cost_ratio_flops,
+        cost_ratio_time=costs.cost_ratio_time if costs else None,
         theoretical_speedup_flops=expected.flops,
         theoretical_speedup_time=expected.time,
         theoretical_speedup_full=expected.full,
         finish_reason=generation.finish_reason,
         text=text_of(pair.tokenizer, generation.token_ids),
+        null_reason=_null_reason(settings, n_tested),
     )
+
+
+def _null_reason(settings: SpeculationSettings, n_tested: int) -> str | None:
+    reasons = [
+        (not settings.baseline, "the verifier alone was not timed (spec.baseline=false)"),
+        (not settings.drafts_fully, "the formulas mean drafts of gamma tokens, and these may be shorter"),
+        (not n_tested, "no drafted token was tested"),
+    ]
+    return "; ".join(words for holds, words in reasons if holds) or None

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from specstudy.analysis.join import Tables, frame_of, of_setting, rows_of
-from specstudy.analysis.measures import Setting
 from specstudy.errors import UserError
+from specstudy.setting import Setting
 
 ENTROPY_LEVELS = 8
 _BITS_A_LEVEL = 0.6

@@ -12,7 +12,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, settings_measured
 from specstudy.analysis.measures import primary_setting, setting_name, setting_suffixes
 from specstudy.analysis.reliability import ceiling
@@ -23,6 +22,7 @@ from specstudy.report.console import report_console, report_table
 from specstudy.report.prompt_terminal import draw_prompt
 from specstudy.report.prompt_view import PromptViews
 from specstudy.report.style import interval, number
+from specstudy.setting import STUDY_SETTING, Setting
 
 _VERDICT_STYLES = {"supported": "green", "contradicted": "red", "undecided": "yellow", "not_run": "dim"}
 
@@ -48,13 +48,13 @@ def _findings(result: AnalysisResult, tables: Tables) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def show_prompt(tables: Tables, prompt_id: str) -> None:
-    """Prints one prompt: its tokens with sinks, the answer by entropy, the rounds, and a summary.
+def show_prompt(tables: Tables, prompt_id: str, wanted: Setting = STUDY_SETTING) -> None:
+    """Prints one prompt: its tokens with sinks, the answer by entropy, the rounds (at `wanted`), and a summary.
 
     Raises UserError, naming near ids, for a prompt that the run does not hold.
     """
     suffixes = setting_suffixes(settings_measured(tables))
-    setting = primary_setting(list(suffixes), AnalysisSettings.primary_gamma)
+    setting = primary_setting(list(suffixes), wanted)
     view = PromptViews(tables, setting).view(prompt_id)
     draw_prompt(view, setting_name(setting, suffixes) if setting else "", report_console())
 

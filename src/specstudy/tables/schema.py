@@ -18,7 +18,8 @@ from specstudy.records import TABLES
 SCHEMA_VERSION = 2
 """Raised whenever a column changes its name, type or meaning: results of another version are computed again."""
 
-_UNIT_OF_SPECULATION = ("prompt_id", "proposer", "stop", "temperature", "top_p", "gamma", "repetition")
+_SETTING = ("proposer", "stop", "stop_threshold", "temperature", "top_p", "gamma")
+_UNIT_OF_SPECULATION = ("prompt_id", *_SETTING, "repetition")
 KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "prefill_tokens": ("prompt_id", "position"),
     "prefill_heads": ("prompt_id", "layer", "head"),
@@ -30,6 +31,9 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "spec_rounds": (*_UNIT_OF_SPECULATION, "round"),
     "spec_runs": _UNIT_OF_SPECULATION,
     "correlations": ("level", "subset", "x", "y", "method"),
+    "setting_measures": (*_SETTING, "measure"),
+    "setting_differences": (*_SETTING, *(f"reference_{key}" for key in _SETTING), "measure"),
+    "entropy_bound": ("category", "measure", "coefficient"),
     "claims": ("claim_id",),
     "errors": ("stage", "prompt_id", "kind", "message"),
 }
