@@ -33,7 +33,7 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "correlations": ("level", "subset", "x", "y", "method"),
     "setting_measures": (*_SETTING, "measure"),
     "setting_differences": (*_SETTING, *(f"reference_{key}" for key in _SETTING), "measure"),
-    "entropy_bound": ("category", "measure", "coefficient"),
+    "entropy_bound": ("category", "measure"),
     "claims": ("claim_id",),
     "errors": ("stage", "prompt_id", "kind", "message"),
 }
