@@ -124,7 +124,7 @@ def test_another_setting_is_another_result(word: str, tmp_path: Path) -> None:
     one = {"prompt-1": PROMPTS["prompt-1"]}
     workflow.run(configuration(tmp_path, one), [SPECULATE])
     watched = Watched()
-    workflow.run(configuration(tmp_path, one, f"spec.{word}"), watched.stages[2:])
+    workflow.run(configuration(tmp_path, one, word), watched.stages[2:])
     assert watched.measured == [("speculate", "prompt-1")]
 
 
