@@ -10,6 +10,7 @@ from workflow import run, run_path_of
 
 from specstudy.config import StudyConfig
 from specstudy.records import STAGE_TABLES
+from specstudy.tables import manifest
 from specstudy.tables.run import Run, open_run
 from specstudy.tables.run_directory import publish_table, table_path
 from specstudy.tables.schema import to_table
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def answer(run_dir: Path, config: StudyConfig) -> None:
     """Analyse the tables of a run, write everything that follows from them, and say what was found."""
     # Imported here: statistics and plotting take seconds, which a wrong word need not wait for.
+    from specstudy.analysis.declarations import declarations_sha256
     from specstudy.analysis.study import analyze as analyze_tables
     from specstudy.report import html, terminal
 
@@ -31,6 +33,7 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     publish_table(run_dir, "correlations", to_table("correlations", result.correlations))
     publish_table(run_dir, "claims", to_table("claims", result.claims))
     draw(opened, result)
+    manifest.update(run_dir, "claims", {"sha256_when_answered": declarations_sha256()})
     html.render(result, tables, opened.manifest, run_dir / "figures", run_dir / "report.html")
     terminal.summary(result, tables, opened.manifest, run_dir)
 

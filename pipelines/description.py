@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specstudy.analysis.declarations import declarations_sha256
 from specstudy.config import StudyConfig, to_mapping
 from specstudy.prompts import Prompt
 from specstudy.tables import manifest
@@ -36,6 +37,8 @@ def describe_run(
             "verifier": _model_entry(pair.verifier, pair, config),
             "draft": _model_entry(pair.draft, pair, config),
         },
+        # The hash that stood when the first of the data was measured stays.
+        "claims": {"sha256_when_measured": declarations_sha256(), **manifest.read(run_dir).get("claims", {})},
         "prompts": {"name": config.prompts.name, "n_prompts": len(prompts), "sha256": prompt_set},
         "seeds": {"seed": config.seed, "analysis": config.analysis.seed},
         "code": dict(code),

@@ -218,7 +218,9 @@ class Correlation:
     """A pair of measures on a subset."""
 
     level: str = column("prompt or token")
-    subset: str = column("all, a category, or what is held constant: within_category, given_length, within_prompt")
+    subset: str = column(
+        "all, a category, or what is held constant: within_category, given_length, given_confounders, ..."
+    )
     x: str = column("first measure")
     y: str = column("second measure")
     method: str = column("pearson or spearman")
@@ -293,14 +295,17 @@ class Claim:
     """A claim and its verdict."""
 
     claim_id: str = column("short name of the claim")
+    family: str = column("claims that Holm's adjustment treats together")
     statement: str = column("what is claimed")
     verdict: str = column("supported, contradicted, undecided or not_run")
     estimate: float | None = column("the estimate that decides")
     ci_low: float | None = column("lower end of its interval")
     ci_high: float | None = column("upper end of its interval")
-    p_adjusted: float | None = column("Holm-adjusted p")
-    margin: float | None = column("effects smaller than this count as none")
-    detectable_effect: float | None = column("smallest effect that n could show at 80 % power")
+    p_adjusted: float | None = column("two-sided p of the margin, Holm-adjusted within the family")
+    direction: str = column("greater, less or equivalent")
+    reference: float = column("the effect's value where there is none")
+    margin: float = column("smallest distance from the reference that is worth the name")
+    detectable_effect: float | None = column("smallest distance from the reference that n shows at 80 % power")
     n: int = column("prompts behind it")
     note: str = column("one plain sentence")
 

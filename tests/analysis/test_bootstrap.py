@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from specstudy.analysis.bootstrap import AnalysisSettings, interval
+from specstudy.analysis.bootstrap import AnalysisSettings, resampled
 from specstudy.analysis.fit import fitted_line
 from specstudy.analysis.means import difference, mean, ratio, row_mean
 
@@ -34,7 +34,7 @@ def test_confidence_widens_the_interval():
 
 
 def test_no_sample_with_a_value_means_no_interval():
-    assert interval(0.5, np.full(10, np.nan), np.zeros(5), 0.95) is None
+    assert resampled(0.5, np.full(10, np.nan), np.zeros(5)) is None
 
 
 def test_intervals_of_means_and_differences_cover():

@@ -7,13 +7,23 @@ import pytest
 from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
-from specstudy.analysis.claims import TESTS, decide, declarations, detectable_correlation
+from specstudy.analysis.claims import CHAIN
 from specstudy.analysis.correlation import correlate
+from specstudy.analysis.declarations import Declaration, declarations, declarations_sha256
 from specstudy.analysis.measures import label
 from specstudy.analysis.study import analyze
+from specstudy.analysis.verdicts import decide, detectable_correlation, p_at_margin
 from specstudy.records import Claim
 
-FAST = AnalysisSettings(bootstrap_samples=200)
+FAST = AnalysisSettings(bootstrap_samples=400)
+KINDS = {
+    *("correlation", "mean", "difference", "ordering", "token_mean", "paired", "logistic", "predictor", "mediation"),
+    CHAIN,
+}
+
+
+def declared(direction: str, margin: float, reference: float = 0.0) -> Declaration:
+    return Declaration("id", "family", "It is so.", "nobody", {"kind": "mean"}, direction, margin, reference)
 
 
 def claims_of(plan: Plan) -> dict[str, Claim]:
@@ -24,70 +34,97 @@ def claims_of(plan: Plan) -> dict[str, Claim]:
     ("low", "high", "direction", "margin", "verdict"),
     [
         (0.2, 0.6, "greater", 0.1, "supported"),
+        (-0.05, 0.08, "equivalent", 0.1, "supported"),
+        (-0.15, 0.08, "equivalent", 0.1, "undecided"),
+        (0.12, 0.5, "equivalent", 0.1, "contradicted"),
+        (-0.5, -0.12, "equivalent", 0.1, "contradicted"),
+        (-0.5, 0.5, "equivalent", 0.1, "undecided"),
         (0.05, 0.6, "greater", 0.1, "undecided"),
         (-0.2, 0.08, "greater", 0.1, "contradicted"),
         (-0.9, -0.5, "greater", 0.1, "contradicted"),
-        (-0.6, -0.2, "less", -0.1, "supported"),
-        (-0.6, -0.05, "less", -0.1, "undecided"),
-        (-0.08, 0.2, "less", -0.1, "contradicted"),
-        (1.01, 1.3, "greater", 1.0, "supported"),
-        (0.6, 0.99, "greater", 1.0, "contradicted"),
+        (-0.6, -0.2, "less", 0.1, "supported"),
+        (-0.6, -0.05, "less", 0.1, "undecided"),
+        (-0.08, 0.2, "less", 0.1, "contradicted"),
         (None, None, "greater", 0.1, "not_run"),
     ],
 )
 def test_the_rule(low, high, direction, margin, verdict):
-    assert decide(Estimate(50, 0.3, low, high), direction, margin) == verdict
+    claim = declared(direction, margin)
+    assert decide(claim, Estimate(50, 0.3, low, high), 0.04, 0.95) == verdict
+    # Holm's adjustment can only take a decision back.
+    assert decide(claim, Estimate(50, 0.3, low, high), 0.06, 0.95) in ("undecided", "not_run")
+
+
+def test_the_rule_is_about_the_reference():
+    assert decide(declared("greater", 0.1, 1.0), Estimate(50, 1.2, 1.12, 1.3), 0.04, 0.95) == "supported"
+    assert decide(declared("greater", 0.1, 1.0), Estimate(50, 1.2, 1.02, 1.3), 0.04, 0.95) == "undecided"
+    assert decide(declared("equivalent", 0.1, 1.0), Estimate(50, 1.0, 0.95, 1.05), 0.04, 0.95) == "supported"
+
+
+def test_the_hash_is_that_of_the_file():
+    assert len(declarations_sha256()) == 64
+    assert declarations_sha256() == declarations_sha256()
 
 
 def test_declarations_are_well_formed():
-    declared = declarations()
-    assert len({claim.id for claim in declared}) == len(declared)
-    assert [claim.link for claim in declared if claim.link] == [
+    claims = declarations()
+    assert len({claim.id for claim in claims}) == len(claims)
+    assert [claim.link for claim in claims if claim.link] == [
         "attention to entropy",
         "entropy to acceptance",
         "attention to acceptance",
     ]
-    for claim in declared:
-        assert claim.test["kind"] in TESTS
-        assert claim.direction in ("greater", "less")
+    for claim in claims:
+        assert claim.test["kind"] in KINDS
+        assert claim.direction in ("greater", "less", "equivalent")
         measures = [claim.test[key] for key in ("x", "y", "measure") if key in claim.test]
-        assert measures
         assert all(label(name) != name for name in measures), f"{claim.id} names an unknown measure"
-        # A correlation margin of the wrong sign would call no effect a supported one.
-        if claim.test["kind"] in ("correlation", "ordering"):
-            assert claim.margin * (1 if claim.direction == "greater" else -1) > 0
+        assert claim.margin > 0 or claim.test["kind"] == CHAIN
 
 
 def test_planted_effects_are_found():
     claims = claims_of(Plan(n_per_category=30, n_answer_tokens=60, context_effect=-0.6))
-    assert {name: claim.verdict for name, claim in claims.items()} == dict.fromkeys(claims, "supported")
-    assert all(claim.p_adjusted < 0.05 and claim.n == 150 for claim in claims.values())
+    for name in (
+        *("attention_to_entropy", "entropy_to_acceptance", "attention_to_acceptance", "whole_chain"),
+        *("attention_to_entropy_as_observed", "entropy_to_acceptance_as_observed"),
+        *("first_position_is_sink", "boundary_is_sink_by_received", "entropy_follows_category"),
+        *("draft_entropy_predicts_rejection", "structured_accepted_more", "speedup_above_one"),
+    ):
+        assert claims[name].verdict == "supported", claims[name].note
+        assert claims[name].n == 150
 
 
 def test_opposite_effects_contradict():
     plan = Plan(n_per_category=30, n_answer_tokens=60, context_effect=0.6, entropy_effect=0.5, category_effect=-1)
     claims = claims_of(replace(plan, speedup=0.8))
-    first = claims.pop("first_position_is_sink")
     # Two turned links make a product that points the claimed way.
-    both = claims.pop("attention_to_acceptance")
-    assert first.verdict == "supported"
-    assert both.verdict == "supported"
-    assert {claim.verdict for claim in claims.values()} <= {"contradicted", "supported"}
-    for name in ("attention_to_entropy", "entropy_to_acceptance", "draft_entropy_predicts_rejection"):
+    assert claims["attention_to_acceptance"].verdict == "supported"
+    for name in (
+        *("attention_to_entropy", "entropy_to_acceptance", "whole_chain", "draft_entropy_predicts_rejection"),
+        *("speedup_above_one", "entropy_follows_category"),
+    ):
         assert claims[name].verdict == "contradicted", name
-    assert claims["speedup_above_one"].verdict == "contradicted"
-    assert claims["entropy_follows_category"].verdict == "contradicted"
+    assert "the effect is the other way" in claims["speedup_above_one"].note
+
+
+def test_no_effect_is_a_finding_and_not_a_large_p():
+    plan = Plan(n_per_category=400, n_answer_tokens=30, context_effect=0.0)
+    claim = claims_of(plan)["attention_to_entropy_as_observed"]
+    assert claim.verdict == "contradicted"
+    assert "no effect worth the name" in claim.note
+    assert claim.p_adjusted < 0.05
 
 
 @pytest.mark.parametrize(("rho", "wrong"), [(0.0, "supported"), (0.1, "supported"), (0.1, "contradicted")])
 def test_verdicts_err_no_more_often_than_stated(rho, wrong):
     """At or inside the margin, a verdict for either side is wrong in at most half of what the interval leaves out."""
-    verdicts = []
+    verdicts, claim = [], declared("greater", 0.1)
     for seed in range(400):
         rng = np.random.default_rng(seed)
         x = rng.normal(size=50)
         y = rho * x + np.sqrt(1 - rho**2) * rng.normal(size=50)
-        verdicts.append(decide(correlate(x, y, np.arange(50), "pearson", FAST), "greater", 0.1))
+        estimate = correlate(x, y, np.arange(50), "pearson", FAST)
+        verdicts.append(decide(claim, estimate, p_at_margin(claim, estimate), FAST.confidence))
     # 0.025, and three standard errors of a share of 400.
     assert verdicts.count(wrong) / 400 <= 0.025 + 3 * np.sqrt(0.025 * 0.975 / 400)
     assert "undecided" in verdicts
@@ -114,10 +151,10 @@ def test_a_category_that_is_missing_is_named():
 
 def test_an_undecided_claim_says_what_it_could_have_shown():
     claims = claims_of(Plan(n_per_category=3, n_answer_tokens=20, context_effect=-0.05))
-    claim = claims["attention_to_entropy"]
+    claim = claims["attention_to_entropy_as_observed"]
     assert claim.verdict == "undecided"
-    assert claim.detectable_effect == pytest.approx(detectable_correlation(15, 0.95))
-    assert f"{claim.detectable_effect:.2f}" in claim.note
+    assert claim.detectable_effect == pytest.approx(detectable_correlation(15, 0.95, 0.1))
+    assert f"{claim.detectable_effect:.2g}" in claim.note
 
 
 def test_detectable_correlation_is_detected_at_the_stated_power():

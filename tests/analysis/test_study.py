@@ -29,7 +29,7 @@ def test_every_pair_of_the_chain_is_there_once(result):
     whole = [key for key in keys if key[:2] == ("prompt", "all") and key[4] == "spearman"]
     assert len(whole) == len(CONTEXT_MEASURES) * (1 + len(ACCEPTANCE_MEASURES)) + len(ACCEPTANCE_MEASURES)
     subsets = {r.subset for r in result.correlations if r.level == "prompt"}
-    controlled = {"within_category", "given_length", "within_category_given_length"}
+    controlled = {"within_category", "given_length", "within_category_given_length", "given_confounders"}
     assert subsets == {"all", "ambiguous", "code", "creative", "factual", "math"} | controlled
 
 

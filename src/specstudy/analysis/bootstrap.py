@@ -6,6 +6,7 @@ Tokens of one prompt are not independent, so the prompt is always what is drawn,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,84 @@ class AnalysisSettings:
         return self._counts[n_prompts]
 
 
+class Uncertainty(Protocol):
+    """What is known about a statistic beyond its value: intervals, and how well it agrees with any value."""
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """The interval of this coverage."""
+        ...
+
+    def p_value(self, reference: float) -> float:
+        """Two-sided p of the hypothesis that the statistic's true value is `reference`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """A statistic's bootstrap distribution: bias-corrected and accelerated (BCa; Efron 1987), widened for few prompts.
+
+    `samples` float64 (samples,): the statistic in each sample where it is defined. `acceleration` comes from the
+    prompts' influences. A percentile interval is too narrow by the factor sqrt((n - 1) / n) and by taking the normal
+    for Student's t; its tails are widened by both (Hesterberg 2015, section 3.3).
+    """
+
+    value: float
+    samples: Floats
+    acceleration: float
+    n_prompts: int
+
+    @property
+    def bias(self) -> float:
+        """The normal quantile of the share of samples below the value."""
+        return float(stats.norm.ppf(self._share_below(self.value)))
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """The interval of this coverage."""
+        tails = self.bias + self._widening * stats.t.ppf([(1 - confidence) / 2, (1 + confidence) / 2], self._degrees)
+        # Beyond a tail of 1 / acceleration the transformation turns back.
+        levels = stats.norm.cdf(self.bias + tails / np.maximum(1 - self.acceleration * tails, 1e-9))
+        low, high = np.quantile(self.samples, levels)
+        return float(low), float(high)
+
+    def p_value(self, reference: float) -> float:
+        """Two-sided p of `reference`: one minus the coverage of the interval that just reaches it."""
+        tail = stats.norm.ppf(self._share_below(reference)) - self.bias
+        tail = tail / max(1 + self.acceleration * tail, 1e-9) - self.bias
+        level = stats.t.cdf(tail / self._widening, self._degrees)
+        return float(min(1.0, 2 * min(level, 1 - level)))
+
+    @property
+    def _degrees(self) -> int:
+        return max(1, self.n_prompts - 1)
+
+    @property
+    def _widening(self) -> float:
+        return float(np.sqrt((self._degrees + 1) / self._degrees))
+
+    def _share_below(self, reference: float) -> float:
+        share = np.mean(self.samples < reference) + np.mean(self.samples == reference) / 2
+        edge = 1 / (2 * len(self.samples))
+        return float(np.clip(share, edge, 1 - edge))
+
+
+@dataclass(frozen=True)
+class Asymptotic:
+    """A statistic with a standard error and Student's t: the interval and tests of a fitted model."""
+
+    value: float
+    error: float
+    degrees: int
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """The interval of this coverage."""
+        low, high = self.value + self.error * stats.t.ppf([(1 - confidence) / 2, (1 + confidence) / 2], self.degrees)
+        return float(low), float(high)
+
+    def p_value(self, reference: float) -> float:
+        """Two-sided p of the hypothesis that the true value is `reference`."""
+        return float(2 * stats.t.sf(abs(self.value - reference) / self.error, self.degrees))
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number with its uncertainty: `n` rows; all None but `null_reason` where it is not defined."""
@@ -58,23 +137,26 @@ class Estimate:
     high: float | None = None
     p_value: float | None = None
     null_reason: str | None = None
+    uncertainty: Uncertainty | None = field(default=None, repr=False, compare=False)
 
 
-def interval(estimate: float, resampled: Floats, influence: Floats, confidence: float) -> tuple[float, float] | None:
-    """Bias-corrected and accelerated (BCa) interval (Efron 1987); None if no sample gave a value.
+def resampled(value: float, samples: Floats, influence: Floats) -> Resampled | None:
+    """A bootstrap distribution; None if no sample gave a value.
 
-    `resampled` float64 (samples,): the statistic in each sample, NaN where it is not defined. `influence` float64
-    (prompts,): each prompt's influence on the statistic, from which the acceleration comes.
+    `samples` float64 (samples,): the statistic in each sample, NaN where it is not defined. `influence` float64
+    (prompts,): each prompt's influence on the statistic, up to a common factor.
     """
-    values = resampled[np.isfinite(resampled)]
-    if not len(values):
+    defined = samples[np.isfinite(samples)]
+    if not len(defined):
         return None
-    below = np.mean(values < estimate) + np.mean(values == estimate) / 2
-    edge = 1 / (2 * len(values))
-    bias = stats.norm.ppf(np.clip(below, edge, 1 - edge))
     spread = np.sum(influence**2)
-    acceleration = np.sum(influence**3) / (6 * spread**1.5) if spread > 0 else 0.0
-    tails = bias + stats.norm.ppf([(1 - confidence) / 2, (1 + confidence) / 2])
-    levels = stats.norm.cdf(bias + tails / (1 - acceleration * tails))
-    low, high = np.quantile(values, levels)
-    return float(low), float(high)
+    acceleration = float(np.sum(influence**3) / (6 * spread**1.5)) if spread > 0 else 0.0
+    return Resampled(value, defined, acceleration, len(influence))
+
+
+def estimate(n: int, uncertainty: Resampled | Asymptotic | None, confidence: float, p_value: float | None) -> Estimate:
+    """An estimate with the interval of its uncertainty."""
+    if uncertainty is None:
+        return Estimate(n, null_reason="not defined in any bootstrap sample")
+    low, high = uncertainty.interval(confidence)
+    return Estimate(n, uncertainty.value, low, high, p_value, uncertainty=uncertainty)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, interval
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
 
 Method = Literal["pearson", "spearman"]
 
@@ -50,15 +50,12 @@ def correlate(
     per_prompt: Floats = np.bincount(codes, influence).astype(np.float64)
     counts = settings.counts(n_prompts)
     if n <= EXACT_ROWS:
-        resampled = weighted_correlation(x, y, counts[:, codes], method, design)
+        samples = weighted_correlation(x, y, counts[:, codes], method, design)
     else:
-        resampled = _expanded(value, per_prompt, np.bincount(codes).astype(float), counts)
-    bounds = interval(value, resampled, per_prompt, settings.confidence)
-    if bounds is None:
-        return Estimate(n, null_reason="not defined in any bootstrap sample")
+        samples = _expanded(value, per_prompt, np.bincount(codes).astype(float), counts)
     one_row_each = n == n_prompts
     p_value = _t_test(value, n - 1 - _rank(design)) if one_row_each else _clustered_test(value, per_prompt, n)
-    return Estimate(n, value, *bounds, p_value)
+    return estimate(n, resampled(value, samples, per_prompt), settings.confidence, p_value)
 
 
 def why_undefined(x: Floats, y: Floats, n_prompts: int, design: Floats) -> str | None:

@@ -1,9 +1,9 @@
 """The families of correlations that the study reports, as records.
 
 Subsets at prompt level: `all`; each category; `within_category` (category held constant); `given_length` (ln n_tokens
-held constant); `within_category_given_length` (both). At token level: `all`, each category, and `within_prompt`, where
-the estimate is the median over prompts of the coefficient inside one prompt. Holm's adjustment runs within one level,
-subset and method.
+held constant); `within_category_given_length` (both); `given_confounders` (these two and prompt_nll_bits). At token
+level: `all`, each category, and `within_prompt`, where the estimate is the median over prompts of the coefficient
+inside one prompt. Holm's adjustment runs within one level, subset and method.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, interval
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
 from specstudy.analysis.correlation import Method, correlate, why_constant
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE
 from specstudy.records import Correlation
@@ -36,20 +36,26 @@ def chain_pairs(suffixes: list[str]) -> list[tuple[str, str]]:
     ]
 
 
-def prompt_correlations(
-    prompts: pd.DataFrame, suffixes: list[str], settings: AnalysisSettings
-) -> Iterator[Correlation]:
-    """All pairs of the chain on every subset of a prompt frame, not yet adjusted."""
+def prompt_subsets(prompts: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, Floats | None]]:
+    """The subsets of a prompt frame: its rows, and the covariates (rows, k) that are held constant, None for none."""
     dummies = pd.get_dummies(prompts["category"], drop_first=True).to_numpy(dtype=np.float64)
     log_length = np.log(prompts[["n_tokens"]].to_numpy(dtype=np.float64))
+    surprise = prompts[["prompt_nll_bits"]].to_numpy(dtype=np.float64)
     subsets: dict[str, tuple[pd.DataFrame, Floats | None]] = {
         "all": (prompts, None),
         "within_category": (prompts, dummies),
         "given_length": (prompts, log_length),
         "within_category_given_length": (prompts, np.column_stack([dummies, log_length])),
+        "given_confounders": (prompts, np.column_stack([dummies, log_length, surprise])),
     }
-    subsets |= {str(category): (rows, None) for category, rows in prompts.groupby("category")}
-    for subset, (rows, covariates) in subsets.items():
+    return subsets | {str(category): (rows, None) for category, rows in prompts.groupby("category")}
+
+
+def prompt_correlations(
+    prompts: pd.DataFrame, suffixes: list[str], settings: AnalysisSettings
+) -> Iterator[Correlation]:
+    """All pairs of the chain on every subset of a prompt frame, not yet adjusted."""
+    for subset, (rows, covariates) in prompt_subsets(prompts).items():
         for x, y in chain_pairs(suffixes):
             for method in METHODS:
                 a, b = rows[x].to_numpy(), rows[y].to_numpy()
@@ -88,11 +94,11 @@ def median_within_prompt(x: Floats, y: Floats, prompts: Codes, method: Method, s
     if reason:
         return Estimate(len(coefficients), null_reason=f"the coefficient {reason}")
     value = float(np.median(coefficients))
-    resampled = _weighted_medians(coefficients, settings.counts(len(coefficients)))
+    samples = _weighted_medians(coefficients, settings.counts(len(coefficients)))
     # The median has no smooth influence; its sign gives an acceleration of about zero, as for symmetric statistics.
-    bounds = interval(value, resampled, np.sign(coefficients - value), settings.confidence)
-    low, high = bounds if bounds else (None, None)
-    return Estimate(len(coefficients), value, low, high, float(stats.wilcoxon(coefficients).pvalue))
+    median = resampled(value, samples, np.sign(coefficients - value))
+    p_value = float(stats.wilcoxon(coefficients).pvalue)
+    return estimate(len(coefficients), median, settings.confidence, p_value)
 
 
 def coefficients_within(x: Floats, y: Floats, prompts: Codes, method: Method) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, interval
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled
 
 
 def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0) -> Estimate:
@@ -19,11 +19,10 @@ def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0) -> 
     if n < 3:
         return Estimate(n, value=float(values.mean()) if n else None, null_reason=f"{n} prompts; an interval needs 3")
     value, influence = float(values.mean()), values - values.mean()
-    resampled = settings.counts(n) @ values / n
-    bounds = interval(value, resampled, influence, settings.confidence)
-    if np.ptp(values) <= 1e-12 * max(1.0, abs(value)) or bounds is None:
+    if np.ptp(values) <= 1e-12 * max(1.0, abs(value)):
         return Estimate(n, value, null_reason=f"all {n} prompts hold the same value")
-    return Estimate(n, value, *bounds, p_value=float(stats.ttest_1samp(values, reference).pvalue))
+    sampled = resampled(value, settings.counts(n) @ values / n, influence)
+    return estimate(n, sampled, settings.confidence, float(stats.ttest_1samp(values, reference).pvalue))
 
 
 def difference(a: Floats, b: Floats, settings: AnalysisSettings, reference: float = 0.0) -> Estimate:
@@ -36,11 +35,10 @@ def difference(a: Floats, b: Floats, settings: AnalysisSettings, reference: floa
         return Estimate(n, null_reason="both groups are constant")
     value = float(a.mean() - b.mean())
     # Two groups of equal size must not share their draws, or their errors would cancel.
-    resampled = settings.counts(len(a)) @ a / len(a) - settings.counts(len(b))[::-1] @ b / len(b)
+    samples = settings.counts(len(a)) @ a / len(a) - settings.counts(len(b))[::-1] @ b / len(b)
     influence = np.concatenate([(a - a.mean()) / len(a), (b.mean() - b) / len(b)])
-    bounds = interval(value, resampled, influence, settings.confidence)
-    low, high = bounds if bounds else (None, None)
-    return Estimate(n, value, low, high, float(stats.ttest_ind(a - reference, b, equal_var=False).pvalue))
+    p_value = float(stats.ttest_ind(a - reference, b, equal_var=False).pvalue)
+    return estimate(n, resampled(value, samples, influence), settings.confidence, p_value)
 
 
 def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) -> Estimate:
@@ -56,10 +54,9 @@ def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) 
         return Estimate(n, value, null_reason=f"{n_held} prompts; an interval needs 3")
     counts = settings.counts(len(numerators))
     totals = counts @ denominators
-    resampled = np.where(totals > 0, counts @ numerators, np.nan) / np.where(totals > 0, totals, 1.0)
-    bounds = interval(value, resampled, numerators - value * denominators, settings.confidence)
-    low, high = bounds if bounds else (None, None)
-    return Estimate(n, value, low, high)
+    samples = np.where(totals > 0, counts @ numerators, np.nan) / np.where(totals > 0, totals, 1.0)
+    sampled = resampled(value, samples, numerators - value * denominators)
+    return estimate(n, sampled, settings.confidence, p_value=None)
 
 
 def row_mean(values: Floats, prompts: pd.Series, settings: AnalysisSettings) -> Estimate:

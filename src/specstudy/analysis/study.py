@@ -9,8 +9,11 @@ import pandas as pd
 
 from specstudy.analysis import acceptance
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.claims import Declaration, Evidence, answer_claims, declarations
+from specstudy.analysis.claim_measures import with_bound, with_claim_measures
+from specstudy.analysis.claim_tests import Evidence
+from specstudy.analysis.claims import answer_claims
 from specstudy.analysis.correlations import all_correlations
+from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.join import Tables, decoded_tokens, prompt_frame, settings_measured, tested_tokens
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
@@ -80,10 +83,11 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     correlations = all_correlations(prompts, decoded, tested, related, settings)
     declared = declarations()
     evidence = Evidence(
-        prompts,
-        correlations,
-        suffixes[primary] if primary else "",
-        _prompts_by_fate(decoded, tested, suffixes),
+        with_claim_measures(prompts, tables, list(suffixes.values())),
+        with_bound(decoded),
+        tested[primary] if primary else decoded[:0],
+        suffixes,
+        primary,
         settings,
     )
     return AnalysisResult(
@@ -105,12 +109,3 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
 def _averaged_measures(suffixes: Iterable[str]) -> list[str]:
     per_setting = (*ACCEPTANCE_MEASURES, *SPEED_MEASURES, *COST_MEASURES)
     return [*CONTEXT_MEASURES, ENTROPY_MEASURE, *(name + suffix for suffix in suffixes for name in per_setting)]
-
-
-def _prompts_by_fate(
-    decoded: pd.DataFrame, tested: dict[Setting, pd.DataFrame], suffixes: dict[Setting, str]
-) -> dict[str, int]:
-    counts = {"expected_accept": int(decoded["prompt_id"].nunique())}
-    return counts | {
-        "accepted" + suffixes[setting]: int(tokens["prompt_id"].nunique()) for setting, tokens in tested.items()
-    }

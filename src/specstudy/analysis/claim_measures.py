@@ -1,0 +1,71 @@
+"""What only claims speak about: measures of a prompt and of a decoded token that no table holds as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from specstudy.analysis.bootstrap import Floats
+from specstudy.analysis.join import Tables, frame_of, numbers
+from specstudy.analysis.measures import SPEED_MEASURES
+
+# 1 - sqrt(0.2 * H), H in nats: the entropy bound as AdaEDL (arXiv 2410.18351) uses it.
+BOUND_FACTOR = 0.2
+
+
+def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: list[str]) -> pd.DataFrame:
+    """The prompt frame with the measures that claims need beside those of the study (float64, NaN where none)."""
+    parts: list[pd.DataFrame | pd.Series] = [
+        _boundary(frame_of(tables, "prefill_tokens"), frame_of(tables, "decode_attention")),
+        _by_prompt(frame_of(tables, "prefill_heads"), "first_token_attention"),
+        _commitment(frame_of(tables, "decode_tokens")),
+    ]
+    return prompts.join(parts, how="left").assign(**_speedup_over_theory(prompts, suffixes))
+
+
+def entropy_bound(draft_entropy_bits: Floats) -> Floats:
+    """The acceptance that AdaEDL expects at least, 1 - sqrt(0.2 * H), never under 0: float64 (rows,)."""
+    bound: Floats = np.clip(1.0 - np.sqrt(BOUND_FACTOR * np.log(2) * draft_entropy_bits), 0.0, None)
+    return bound
+
+
+def with_bound(decoded: pd.DataFrame) -> pd.DataFrame:
+    """Decoded tokens with `bound_violated`: 1.0 where the expected acceptance lies under the entropy bound."""
+    bound, accept = entropy_bound(decoded["draft_entropy_bits"].to_numpy()), decoded["expected_accept"].to_numpy()
+    violated = np.where(np.isfinite(bound) & np.isfinite(accept), accept < bound, np.nan)
+    return decoded.assign(bound_violated=violated.astype(np.float64))
+
+
+def _by_prompt(frame: pd.DataFrame, column: str) -> pd.Series:
+    return (
+        pd.Series(numbers(frame[column]), index=frame["prompt_id"].astype(object), name=column).groupby(level=0).mean()
+    )
+
+
+def _boundary(tokens: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
+    """Mean z-scores over the template tokens after the last content position, by each measure of attention."""
+    keys = ["prompt_id", "position"]
+    content = tokens[~tokens["is_structural"].to_numpy(dtype=bool)]
+    last = content.groupby("prompt_id", observed=True)["position"].max()
+    after = tokens[(tokens["position"] > tokens["prompt_id"].map(last).astype(np.float64)).to_numpy(dtype=bool)]
+    generated = after[keys].merge(attention[[*keys, "z_generated"]], on=keys)
+    names = {"boundary_z_score": (after, "z_score"), "boundary_z_window": (after, "z_window")}
+    names["boundary_z_generated"] = (generated, "z_generated")
+    return pd.DataFrame({name: _by_prompt(frame, column) for name, (frame, column) in names.items()})
+
+
+def _commitment(tokens: pd.DataFrame) -> pd.Series:
+    """Mean entropy of tokens that begin a word minus that of tokens that continue one."""
+    starts = tokens["is_word_start"].to_numpy(dtype=bool)
+    difference = _by_prompt(tokens[starts], "entropy_bits") - _by_prompt(tokens[~starts], "entropy_bits")
+    return difference.rename("commitment_entropy_bits")
+
+
+def _speedup_over_theory(prompts: pd.DataFrame, suffixes: list[str]) -> dict[str, pd.Series]:
+    theories = [name.removeprefix("theoretical_speedup_") for name in SPEED_MEASURES if name.startswith("theoretical")]
+    return {
+        f"speedup_over_theory_{name}{suffix}": prompts["speedup" + suffix]
+        / prompts[f"theoretical_speedup_{name}{suffix}"]
+        for suffix in suffixes
+        for name in theories
+    }

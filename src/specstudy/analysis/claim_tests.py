@@ -1,0 +1,144 @@
+"""The kinds of tests that claims name. A kind is a function of the claim and the evidence; adding one is an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.correlation import correlate
+from specstudy.analysis.correlations import median_within_prompt, prompt_subsets
+from specstudy.analysis.declarations import Declaration
+from specstudy.analysis.means import difference, mean, row_mean
+from specstudy.analysis.measures import Setting, phrase
+from specstudy.analysis.verdicts import Finding, not_run
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the tests may look at. `suffixes`: what each setting's measures carry after their names.
+
+    `prompts`: a row a prompt. `decoded`, `tested`: a row a token, the latter of the primary setting.
+    """
+
+    prompts: pd.DataFrame
+    decoded: pd.DataFrame
+    tested: pd.DataFrame
+    suffixes: Mapping[Setting, str]
+    primary: Setting | None
+    settings: AnalysisSettings
+
+    def measure(self, name: str) -> str:
+        """The column of a measure: as it is, or of the primary setting."""
+        return name if name in self.prompts or self.primary is None else name + self.suffixes[self.primary]
+
+    def values(self, name: str) -> Floats:
+        """A measure of each prompt; all NaN where it was not measured."""
+        column = self.measure(name)
+        missing = np.full(len(self.prompts), np.nan)
+        return self.prompts[column].to_numpy(dtype=np.float64) if column in self.prompts else missing
+
+
+def _correlation(claim: Declaration, evidence: Evidence) -> Finding:
+    over_prompts = claim.test["level"] == "prompt"
+    return (_prompt_correlation if over_prompts else _token_correlation)(claim, evidence)
+
+
+def _prompt_correlation(claim: Declaration, evidence: Evidence) -> Finding:
+    test = claim.test
+    rows, covariates = prompt_subsets(evidence.prompts)[test["subset"]]
+    x, y = (replace(evidence, prompts=rows).values(test[axis]) for axis in "xy")
+    if np.isnan(x).all() or np.isnan(y).all():
+        return not_run(f"{test['x']} and {test['y']} were not both measured")
+    estimate = correlate(x, y, np.arange(len(rows), dtype=np.intp), test["method"], evidence.settings, covariates)
+    held = "" if covariates is None else ", category, length and surprise of the prompt held constant,"
+    words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(evidence.measure(test['y']))}"
+    return Finding(estimate, estimate.n, words + held, "correlation", 0 if covariates is None else covariates.shape[1])
+
+
+def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:
+    test = claim.test
+    tokens = evidence.tested if "accepted" in (test["x"], test["y"]) else evidence.decoded
+    if tokens.empty:
+        return not_run(f"{test['x']} and {test['y']} were not both measured")
+    x, y = (tokens[test[axis]].to_numpy() for axis in "xy")
+    prompts = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
+    words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(test['y'])}"
+    if test["subset"] == "within_prompt":
+        estimate = median_within_prompt(x, y, prompts, test["method"], evidence.settings)
+        return Finding(estimate, estimate.n, f"Median over prompts of the {words} inside a prompt")
+    return Finding(correlate(x, y, prompts, test["method"], evidence.settings), len(np.unique(prompts)), words)
+
+
+def _mean(claim: Declaration, evidence: Evidence) -> Finding:
+    measure = claim.test["measure"]
+    estimate = mean(evidence.values(measure), evidence.settings, claim.reference)
+    return Finding(estimate, estimate.n, f"Mean {phrase(measure)}")
+
+
+def _difference(claim: Declaration, evidence: Evidence) -> Finding:
+    test, values = claim.test, evidence.values(claim.test["measure"])
+    over, under = (values[evidence.prompts["category"].isin(test[side])] for side in ("over", "under"))
+    estimate = difference(over, under, evidence.settings)
+    words = f"Mean {phrase(test['measure'])} of {', '.join(test['over'])} minus that of {', '.join(test['under'])}"
+    return Finding(estimate, estimate.n, words)
+
+
+def _ordering(claim: Declaration, evidence: Evidence) -> Finding:
+    test, categories = claim.test, evidence.prompts["category"]
+    missing = [name for name in test["categories"] if name not in set(categories)]
+    if missing:
+        return not_run(f"no prompts of category {', '.join(missing)}")
+    ranks = categories.map({name: place for place, name in enumerate(test["categories"])}).to_numpy(dtype=np.float64)
+    prompts = np.arange(len(ranks))
+    estimate = correlate(ranks, evidence.values(test["measure"]), prompts, "spearman", evidence.settings)
+    words = f"Spearman correlation of {phrase(test['measure'])} with the claimed order of categories"
+    return Finding(estimate, estimate.n, words, "correlation")
+
+
+def _token_mean(claim: Declaration, evidence: Evidence) -> Finding:
+    measure, tokens = claim.test["measure"], evidence.decoded
+    known = tokens.dropna(subset=[measure])
+    if known.empty:
+        return not_run(f"{phrase(measure)} was not measured")
+    estimate = row_mean(known[measure].to_numpy(), known["prompt_id"], evidence.settings)
+    return Finding(estimate, known["prompt_id"].nunique(), f"Mean {phrase(measure)}")
+
+
+def _paired(claim: Declaration, evidence: Evidence) -> Finding:
+    key, measure = claim.test["key"], claim.test["measure"]
+    differences, extremes = _extremes(key, measure, evidence)
+    if extremes is None:
+        return not_run(f"only one {key} was run; a sweep of {key} answers it")
+    estimate = mean(differences, evidence.settings)
+    words = f"Mean {phrase(measure)} at {key} {extremes[1]:g} minus that at {extremes[0]:g}, paired by prompt,"
+    return Finding(estimate, estimate.n, words)
+
+
+def _extremes(key: str, measure: str, evidence: Evidence) -> tuple[Floats, tuple[float, float] | None]:
+    """Per prompt: the measure at the highest value of a key minus that at its lowest, averaged over the other keys."""
+    values = sorted({getattr(setting, key) for setting in evidence.suffixes})
+    if len(values) < 2:
+        return np.zeros(0), None
+    low, high = values[0], values[-1]
+    columns = [
+        evidence.prompts[measure + suffix] - evidence.prompts[measure + evidence.suffixes[lowest]]
+        for setting, suffix in evidence.suffixes.items()
+        if getattr(setting, key) == high and (lowest := replace(setting, **{key: low})) in evidence.suffixes
+    ]
+    if not columns:
+        return np.zeros(0), None
+    return pd.concat(columns, axis=1).mean(axis=1).to_numpy(dtype=np.float64), (low, high)
+
+
+TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
+    "correlation": _correlation,
+    "mean": _mean,
+    "difference": _difference,
+    "ordering": _ordering,
+    "token_mean": _token_mean,
+    "paired": _paired,
+}

@@ -1,0 +1,123 @@
+"""How an estimate becomes a verdict, and what is said about it. The rules stand at the head of claims.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from specstudy.analysis.bootstrap import Estimate
+from specstudy.analysis.declarations import Declaration
+
+Verdict = Literal["supported", "contradicted", "undecided", "not_run"]
+
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A test's outcome: the estimate, the prompts behind it, and what was estimated, in words.
+
+    `scale` is `correlation` where the effect is a correlation of one row a prompt with `n_constant` covariates held
+    constant: its detectable size then follows from Fisher's z and not from the interval that happened.
+    """
+
+    estimate: Estimate
+    n_prompts: int = 0
+    words: str = ""
+    scale: Literal["correlation", "own"] = "own"
+    n_constant: int = 0
+
+
+def not_run(reason: str) -> Finding:
+    """The outcome where what a test needs was not measured."""
+    return Finding(Estimate(0, null_reason=reason))
+
+
+def p_at_margin(claim: Declaration, estimate: Estimate) -> float | None:
+    """Two-sided p of the boundary that is hardest to exclude; None without an estimate."""
+    if estimate.uncertainty is None:
+        return None
+    return max(estimate.uncertainty.p_value(boundary) for boundary in claim.boundaries)
+
+
+def decide(claim: Declaration, estimate: Estimate, p_adjusted: float | None, confidence: float) -> Verdict:
+    """The verdict: the interval must leave the boundary on one side, and the adjusted p must be small enough."""
+    if estimate.low is None or estimate.high is None:
+        return "not_run"
+    side = _side(claim, estimate.low, estimate.high)
+    return "undecided" if p_adjusted is None or p_adjusted > 1 - confidence else side
+
+
+def _side(claim: Declaration, low: float, high: float) -> Verdict:
+    first, last = claim.boundaries[0], claim.boundaries[-1]
+    if claim.direction == "equivalent":
+        if first < low and high < last:
+            return "supported"
+        return "contradicted" if high < first or low > last else "undecided"
+    above: Verdict = "supported" if claim.direction == "greater" else "contradicted"
+    below: Verdict = "contradicted" if claim.direction == "greater" else "supported"
+    return above if low > first else below if high < first else "undecided"
+
+
+def detectable_effect(claim: Declaration, finding: Finding, confidence: float) -> float | None:
+    """The smallest effect (distance from the reference) that so many prompts show at 80 % power, Holm left aside.
+
+    For an equivalence: the smallest margin within which an effect of exactly none would be shown to lie.
+    """
+    estimate = finding.estimate
+    if estimate.low is None or estimate.high is None:
+        return None
+    if finding.scale == "correlation":
+        return detectable_correlation(finding.n_prompts - finding.n_constant, confidence, claim.margin)
+    two_sided = stats.norm.ppf((1 + confidence) / 2)
+    error = (estimate.high - estimate.low) / (2 * two_sided)
+    if claim.direction == "equivalent":
+        return float((two_sided + stats.norm.ppf((1 + POWER) / 2)) * error)
+    return float(claim.margin + (two_sided + stats.norm.ppf(POWER)) * error)
+
+
+def detectable_correlation(n: int, confidence: float, margin: float = 0.0) -> float | None:
+    """The smallest correlation that n prompts tell from `margin` at 80 % power (Fisher's z); None under 4 prompts."""
+    if n < 4:
+        return None
+    quantiles = stats.norm.ppf((1 + confidence) / 2) + stats.norm.ppf(POWER)
+    return float(np.tanh(np.arctanh(margin) + quantiles / np.sqrt(n - 3)))
+
+
+def note(claim: Declaration, finding: Finding, verdict: Verdict, detectable: float | None) -> str:
+    """The finding in one plain sentence."""
+    value, low, high = finding.estimate.value, finding.estimate.low, finding.estimate.high
+    if low is None or high is None:
+        return f"Not answered: {finding.estimate.null_reason}."
+    decided = verdict != "undecided"
+    reading = _decided(claim, low, high) if decided else _undecided(claim, low, high, detectable)
+    return f"{finding.words} is {value:.2f} [{low:.2f}, {high:.2f}] over {finding.n_prompts} prompts: {reading}."
+
+
+def _decided(claim: Declaration, low: float, high: float) -> str:
+    least, most = claim.reference - claim.margin, claim.reference + claim.margin
+    within = f"the whole interval lies between {least:g} and {most:g}"
+    if claim.direction == "equivalent":
+        outside = f"the whole interval lies outside of {least:g} to {most:g}"
+        return outside if _side(claim, low, high) == "contradicted" else f"{within}, as claimed"
+    side = "above" if claim.direction == "greater" else "below"
+    if _side(claim, low, high) == "supported":
+        return f"the whole interval lies {side} {claim.boundaries[0]:g}, as claimed"
+    if least < low and high < most:
+        return f"{within}, no effect worth the name"
+    missed = f"none of the interval reaches {side} {claim.boundaries[0]:g}"
+    return f"{missed}, and the effect is the other way" if high < least or low > most else missed
+
+
+def _undecided(claim: Declaration, low: float, high: float, detectable: float | None) -> str:
+    if _side(claim, low, high) == "undecided":
+        reading = f"the interval reaches across {' or '.join(f'{b:g}' for b in claim.boundaries)}"
+    else:
+        reading = "the interval alone would decide, but not after Holm's adjustment for the claims beside it"
+    if detectable is None:
+        return reading
+    shown = "that no effect lies within" if claim.direction == "equivalent" else "an effect of"
+    return f"{reading}; so many prompts would show {shown} {detectable:.2g}"
