@@ -13,8 +13,9 @@ from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import median_within_prompt, prompt_subsets
 from specstudy.analysis.declarations import Declaration
 from specstudy.analysis.means import difference, mean, row_mean
-from specstudy.analysis.measures import Setting, phrase
+from specstudy.analysis.measures import phrase
 from specstudy.analysis.verdicts import Finding, not_run
+from specstudy.setting import Setting
 
 
 @dataclass(frozen=True)
