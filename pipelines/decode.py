@@ -44,7 +44,6 @@ DECODE = Stage(
         "measure/sampling.py",
         "measure/sinks.py",
         "formulas.py",
-        "prompts",
         "records.py",
         "seeds.py",
     ),

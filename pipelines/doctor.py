@@ -135,7 +135,7 @@ def _longest_prompt(
     prompts = chosen_prompts(config)
     for prompt in prompts:
         try:
-            n_tokens = len(render(prompt, tokenizer).positions)
+            n_tokens = len(render(prompt, tokenizer, config.prompts.thinking).positions)
         except ValueError as fault:
             faults.append(f"{prompt.prompt_id} ({fault})")
             continue

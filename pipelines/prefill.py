@@ -26,7 +26,7 @@ PREFILL = Stage(
     units=lambda config, rendered: [Unit(rendered)],
     settings=lambda config, unit: {"window": config.prefill.window, "threshold": config.prefill.threshold},
     measure=_measure,
-    source_files=("models", "measure/sinks.py", "formulas.py", "prompts", "records.py"),
+    source_files=("models", "measure/sinks.py", "formulas.py", "records.py"),
 )
 
 

@@ -105,7 +105,7 @@ SPECULATE = Stage(
     ],
     settings=_settings,
     measure=_measure,
-    source_files=("models", "measure", "formulas.py", "prompts", "records.py", "seeds.py"),
+    source_files=("models", "measure", "formulas.py", "records.py", "seeds.py"),
     check=_check,
 )
 

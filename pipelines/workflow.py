@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -148,8 +149,9 @@ def _measure(
     describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)
     rendered, failures = _render(prompts, pair, config)
     if rendered:
-        # Says, among other things, whether the template opens a thinking block.
-        manifest.update(run_dir, "prompts", {"generation_prompt": rendered[0].generation_prompt})
+        notes = Counter(note for prompt in rendered for note in prompt.notes)
+        described = {"generation_prompt": rendered[0].generation_prompt, "rendering_notes": dict(sorted(notes.items()))}
+        manifest.update(run_dir, "prompts", described)
     with Progress(config.execution.progress) as progress:
         for stage in stages:
             failures += _run_stage(stage, config, pair, rendered, run_dir, store, progress)
@@ -165,7 +167,7 @@ def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple
     longest = pair.context_length
     for prompt in prompts:
         try:
-            shown = render(prompt, pair.tokenizer)
+            shown = render(prompt, pair.tokenizer, config.prompts.thinking)
             needed = len(shown.positions) + config.decode.max_new_tokens
             if longest is not None and needed > longest:
                 raise PromptTooLongError(
@@ -300,7 +302,8 @@ def _unit_parts(unit: Unit) -> dict[str, object]:
     return {
         "prompt": asdict(unit.prompt),
         "token_ids": unit.rendered.token_ids,
-        "structure": [p.structural_role for p in unit.rendered.positions],
+        "structure": [(p.role, p.structural_role) for p in unit.rendered.positions],
+        "rendered": [unit.rendered.text, *unit.rendered.notes],
         "repetition": unit.repetition,
     }
 

@@ -123,6 +123,8 @@ def _prefill_prompts(prompts: pd.DataFrame, rng: np.random.Generator) -> pd.Data
         sink_rate=rng.uniform(0.3, 0.6, n),
         prompt_nll_bits=rng.normal(4, 0.5, n),
         prefill_s=rng.uniform(0.05, 0.2, n),
+        rendered_prompt="<|im_start|>user\nA made-up prompt<|im_end|>\n<|im_start|>assistant\n",
+        rendering_notes=[["the template adds a system text of its own"] if i % 2 else None for i in range(n)],
         null_reason=None,
     )
 

@@ -32,7 +32,10 @@ class ModelsConfig(Section):
 
 @dataclass(frozen=True)
 class PromptsConfig(Section):
-    """The prompt file, which of its categories, and how many of each (the first ones; null: all)."""
+    """The prompt file, which of its categories, and how many of each (the first ones; null: all).
+
+    `thinking` switches the thinking of chat templates that have such a switch (null: the template's own default).
+    """
 
     NAME: ClassVar[str] = "prompts"
     name: str = setting("study50", LABEL)
@@ -42,6 +45,7 @@ class PromptsConfig(Section):
     text_column: str = setting("text", TEXT)
     id_column: str = setting("prompt_id", TEXT)
     category_column: str = setting("category", TEXT)
+    thinking: bool | None = setting(None, optional(FLAG))
 
 
 @dataclass(frozen=True)

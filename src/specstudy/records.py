@@ -95,6 +95,8 @@ class PrefillPrompt(PromptRow):
     sink_rate: float | None = column("share of heads whose mean attention to position 0 is over 0.3")
     prompt_nll_bits: float | None = column("mean negative log2-likelihood of content tokens under the verifier", "bits")
     prefill_s: float = column("time of the measured prefill", "s")
+    rendered_prompt: str = column("the prompt as the model sees it: in its chat template, special tokens as text")
+    rendering_notes: list[str] | None = column("what the template did besides putting the prompt in; null if nothing")
     null_reason: str | None = _null_reason()
 
 

@@ -220,7 +220,8 @@ class TestOtherTemplates:
             ("<|turn|><|user|>", "role_marker"),
             ("Why?", "user"),
             ("<|end|>", "end_marker"),
-            ("<|turn|><|bot|>", "role_marker"),
+            ("<|turn|>", "generation_prompt+0"),
+            ("<|bot|>", "generation_prompt+1"),
         ]
 
     def test_a_marker_alone_on_its_line_and_one_mixed_of_words(self) -> None:
@@ -312,7 +313,6 @@ class TestOtherTemplates:
         [
             ("{{ messages[0]['content'] | upper }}", None, "does not show the user text"),
             ("{{ messages[0]['content'][:3] }}", None, "does not show the user text"),
-            ("{{ messages[-1]['content'] }}", "Be terse.", "does not show the system text"),
             ("{{ messages[0]['content'] | replace('h', 'H') }}", None, "cannot be followed"),
             ("{{ messages[0]['content'] }}{{ messages[0]['content'] | length }}", None, "cannot be followed"),
             ("{{ raise_exception('No\nsystem!') }}", "Be terse.", "refuses this prompt: No system!"),
@@ -329,8 +329,6 @@ class TestOtherTemplates:
         template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML
         tokenizer = byte_level_tokenizer(template, CHATML_MARKS)
         assert content_text(render(ask("Why?"), tokenizer), tokenizer) == "Why?"
-        with pytest.raises(ValueError, match="refuses this prompt: no system"):
-            render(ask("Why?", "Be terse."), tokenizer)
 
     def test_a_text_that_the_template_shows_twice_is_content_twice(self) -> None:
         tokenizer = byte_level_tokenizer("{% for m in messages %}A{{ m['content'] }}B{{ m['content'] }}{% endfor %}")

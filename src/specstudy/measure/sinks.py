@@ -96,7 +96,7 @@ def measure_prefill(
         "prefill_tokens": _tokens(keys, tokenizer, rendered, attention, z_all, z_window, threshold),
         "prefill_heads": _heads(keys, sums, attention, content),
         "prefill_prompts": [
-            _prompt(keys, sums, attention, content, z_all, z_window, threshold, likelihoods, prefill_s)
+            _prompt(keys, rendered, sums, attention, content, z_all, z_window, threshold, likelihoods, prefill_s)
         ],
     }
 
@@ -168,6 +168,7 @@ def _heads(keys: dict[str, str], sums: AttentionSums, attention: Received, conte
 
 def _prompt(
     keys: dict[str, str],
+    rendered: RenderedPrompt,
     sums: AttentionSums,
     attention: Received,
     content: NDArray[np.bool_],
@@ -208,5 +209,7 @@ def _prompt(
         sink_rate=formulas.sink_rate(sums.column_sums[:, :, 0].numpy() / n_tokens, n_tokens),
         prompt_nll_bits=formulas.mean_or_none(content_likelihoods),
         prefill_s=prefill_s,
+        rendered_prompt=rendered.text,
+        rendering_notes=list(rendered.notes) or None,
         null_reason="; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason) or None,
     )

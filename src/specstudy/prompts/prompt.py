@@ -6,22 +6,39 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Message:
+    """What somebody (system, user or assistant) says in a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
 class Prompt:
-    """What the user wants answered, and an optional system text (None: the template decides; "": an empty one)."""
+    """What the user wants answered, an optional system text (None: the template decides; "": an empty one), and what
+    the user and the assistant said before."""
 
     prompt_id: str
     category: str
     text: str
     system: str | None = None
+    history: tuple[Message, ...] = ()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation in order."""
+        system = () if self.system is None else (Message("system", self.system),)
+        return (*system, *self.history, Message("user", self.text))
 
 
 @dataclass(frozen=True)
 class Position:
     """A token of a rendered prompt.
 
-    `role` says who wrote it: system, user, or template. `structural_role` is None for content, else the part that it
-    plays: bos, first (position 0 that is content otherwise), role_marker, role_name, role_newline, system_prompt (one
-    that nobody wrote), end_marker, end_newline, or generation_prompt+0, +1 and so on.
+    `role` says who wrote it: system, user, assistant, or template. `structural_role` is None for content, else the part
+    that it plays: bos, first (position 0 that is content otherwise), role_marker, role_name, role_newline,
+    system_prompt (one that nobody wrote, or what the template adds to somebody's), end_marker, end_newline, or
+    generation_prompt+0, +1 and so on.
     """
 
     token_id: int
@@ -35,12 +52,17 @@ class Position:
 
 @dataclass(frozen=True)
 class RenderedPrompt:
-    """A prompt as the model sees it; `generation_prompt` is how the template opens the answer, `<think>` included."""
+    """A prompt as the model sees it.
+
+    `generation_prompt` is how the template opens the answer, `<think>` included; `notes` say, each in a line, what the
+    template did besides putting the prompt in its place.
+    """
 
     prompt: Prompt
     text: str
     positions: tuple[Position, ...]
     generation_prompt: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def token_ids(self) -> list[int]:

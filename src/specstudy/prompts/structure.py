@@ -8,6 +8,7 @@ space around it stays a marker. A special token that the user typed is content.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,8 +24,8 @@ TEMPLATE = "template"
 
 
 @dataclass(frozen=True)
-class Message:
-    """Characters [start, stop) of a rendered text; the role of a system text that nobody wrote is `template`."""
+class Span:
+    """A message at characters [start, stop) of a rendered text; a system text that nobody wrote is of the template."""
 
     role: str
     start: int
@@ -33,11 +34,15 @@ class Message:
 
 @dataclass(frozen=True)
 class Layout:
-    """A rendered text, the messages in it, and where the generation prompt begins."""
+    """A rendered text, the messages in it, and where the generation prompt begins.
+
+    `unclosed` are the ends of messages that no marker closes: what follows opens the next one.
+    """
 
     text: str
-    messages: tuple[Message, ...]
+    spans: tuple[Span, ...]
     generation_start: int
+    unclosed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def tokenize(text: str, tokenizer: PreTrainedTokenizerBase) -> list[Token]:
     """Tokens of a rendered text. A template writes its own BOS; raw text gets the one that the tokenizer adds."""
     is_raw = not tokenizer.chat_template
     encoded = tokenizer(text, add_special_tokens=is_raw, return_offsets_mapping=True)
-    added = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    added = _added_ids(tokenizer)
     tokens = []
     for token_id, (start, stop) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
         characters = text[start:stop]
@@ -70,39 +75,58 @@ def tokenize(text: str, tokenizer: PreTrainedTokenizerBase) -> list[Token]:
     return tokens
 
 
+def special_texts(tokenizer: PreTrainedTokenizerBase) -> re.Pattern[str]:
+    """What finds tokens that were added to the vocabulary as wholes, white space excepted; it never matches nothing."""
+    texts = sorted(map(str, tokenizer.convert_ids_to_tokens(sorted(_added_ids(tokenizer)))), key=len, reverse=True)
+    return re.compile("|".join(re.escape(text) for text in texts if text.strip()) or "(?!)")
+
+
+def _added_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    return {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+
+
 def labelled(tokens: Sequence[Token], layout: Layout, bos_id: int | None) -> list[Position]:
     """The position of every token, with its role and its part in the structure."""
-    owners = [_owner(token, layout.messages) for token in tokens]
+    owners = [_owner(token, layout.spans) for token in tokens]
+    bos = _bos(tokens, owners, bos_id)
     positions: list[Position] = []
     where = "outside"
     n_generation = 0
     for index, (token, owner) in enumerate(zip(tokens, owners, strict=True)):
         part: str | None
         if owner is not None:
-            part, where = ("system_prompt" if owner == TEMPLATE else None), "written"
-        elif index == 0 and _is_bos(tokens, owners, bos_id):
+            part = "system_prompt" if owner.role == TEMPLATE else None
+            where = "outside" if owner.stop in layout.unclosed else "written"
+        elif token.token_id == bos:
             part = "bos"
         elif token.stop > layout.generation_start:
             part = f"generation_prompt+{n_generation}"
             n_generation += 1
         else:
             part, where = _PARTS[where, token.kind]
-        positions.append(Position(token.token_id, owner or TEMPLATE, part or ("first" if index == 0 else None)))
+        role = owner.role if owner else TEMPLATE
+        positions.append(Position(token.token_id, role, part or ("first" if index == 0 else None)))
     return positions
 
 
-def _owner(token: Token, messages: Sequence[Message]) -> str | None:
-    """The role of the message that a token belongs to, or None for one of the template's."""
+def _owner(token: Token, spans: Sequence[Span]) -> Span | None:
+    """The message that a token belongs to, or None for one of the template's."""
     if token.start == token.stop:
         # Some tokenizers trim the span of white space to its end; that of an added BOS or EOS is [0, 0).
-        return next((m.role for m in messages if m.start < token.stop <= m.stop and token.kind != SPECIAL), None)
-    return next((m.role for m in messages if m.start < token.stop and token.start < m.stop), None)
+        return next((s for s in spans if s.start < token.stop <= s.stop and token.kind != SPECIAL), None)
+    return next((s for s in spans if s.start < token.stop and token.start < s.stop), None)
 
 
-def _is_bos(tokens: Sequence[Token], owners: Sequence[str | None], bos_id: int | None) -> bool:
-    """Whether position 0 is a BOS; if a model's role marker is also its BOS, the template has it again further on."""
+def _bos(tokens: Sequence[Token], owners: Sequence[Span | None], bos_id: int | None) -> int | None:
+    """The id of a BOS that opens the text (and, in some families, every user message again).
+
+    A model's role marker may also be its BOS: then the template has it more often than there are user messages.
+    """
     ids = [token.token_id for token, owner in zip(tokens, owners, strict=True) if owner is None]
-    return ids[0] == bos_id and ids.count(ids[0]) == 1
+    if owners[0] is not None or ids[0] != bos_id:
+        return None
+    n_users = len({owner for owner in owners if owner and owner.role == "user"})
+    return bos_id if ids.count(ids[0]) <= max(1, n_users) else None
 
 
 # What a token of the template is, by where it stands and its kind: (structural role, where the next one stands).

@@ -32,6 +32,8 @@ def draw_prompt(view: PromptView, setting: str, console: Console) -> None:
     if view.prompt:
         console.print(Rule("prompt: template dim, sinks underlined", align="left"))
         console.print(_prompt_text(view.prompt))
+        for note in view.notes:
+            console.print(Text(note, style="dim italic"))
         console.print(_sink_table("Structural sinks", [t for t in view.prompt if t.is_sink and t.structural_role]))
         console.print(_sink_table("Anomalous sinks", [t for t in view.prompt if t.is_anomalous]))
     if view.answer:

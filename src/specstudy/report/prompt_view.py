@@ -82,7 +82,10 @@ class Round:
 
 @dataclass(frozen=True)
 class PromptView:
-    """Everything measured on one prompt, first repetition; empty parts were not measured."""
+    """Everything measured on one prompt, first repetition; empty parts were not measured.
+
+    `notes` are what the chat template did to the prompt.
+    """
 
     prompt_id: str
     category: str
@@ -91,6 +94,7 @@ class PromptView:
     rounds: tuple[Round, ...]
     health: float | None
     speedup: float | None
+    notes: tuple[str, ...]
 
 
 class PromptViews:
@@ -103,6 +107,7 @@ class PromptViews:
         rounds = _first_repetition(of_setting(spec, setting)) if setting else spec.iloc[:0]
         self._spec = _by_prompt(rounds.sort_values(["round", "index"], kind="stable"), "round")
         self._health = _measure(frame_of(tables, "prefill_prompts"), "context_health_soft")
+        self._notes = _notes(frame_of(tables, "prefill_prompts"))
         runs = frame_of(tables, "spec_runs")
         self._speedup = _measure(_first_repetition(of_setting(runs, setting)) if setting else runs.iloc[:0], "speedup")
         self.categories = _categories(tables)
@@ -119,6 +124,7 @@ class PromptViews:
             _rounds(self._spec.get(prompt_id)),
             self._health.get(prompt_id),
             self._speedup.get(prompt_id),
+            self._notes.get(prompt_id, ()),
         )
 
 
@@ -147,6 +153,14 @@ def _by_prompt(frame: pd.DataFrame, order: str) -> dict[str, pd.DataFrame]:
 def _measure(frame: pd.DataFrame, column: str) -> dict[str, float]:
     known = frame[frame[column].notna().to_numpy(dtype=bool)]
     return {str(prompt_id): float(value) for prompt_id, value in zip(known["prompt_id"], known[column], strict=True)}
+
+
+def _notes(frame: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    return {
+        str(prompt_id): tuple(map(str, notes))
+        for prompt_id, notes in zip(frame["prompt_id"], frame["rendering_notes"], strict=True)
+        if pd.api.types.is_list_like(notes)
+    }
 
 
 def _prompt_tokens(rows: pd.DataFrame | None) -> tuple[PromptToken, ...]:

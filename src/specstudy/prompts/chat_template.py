@@ -1,0 +1,78 @@
+"""A tokenizer's chat template with its settings fixed, so that a prompt is the same text on any day."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from specstudy.prompts.prompt import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+DATE = datetime.datetime(2024, 7, 26)
+"""The day that templates which ask for today's date are told: the one that Llama 3's fall back to without a clock."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Messages as they are handed to a template; `is_merged`: the system text opens the first user message."""
+
+    messages: tuple[Message, ...]
+    is_merged: bool = False
+
+    def with_contents(self, contents: Sequence[str]) -> Conversation:
+        """The same messages saying something else."""
+        changed = [replace(m, content=content) for m, content in zip(self.messages, contents, strict=True)]
+        return replace(self, messages=tuple(changed))
+
+    def for_template(self) -> list[dict[str, str]]:
+        """The messages in the form that templates take."""
+        made = [{"role": m.role, "content": m.content} for m in self.messages]
+        if self.is_merged:
+            system, first, *others = made
+            made = [{**first, "content": f"{system['content']}\n\n{first['content']}"}, *others]
+        return made
+
+
+@dataclass
+class ChatTemplate:
+    """`thinking` is what the template gets as enable_thinking (None: its own default)."""
+
+    tokenizer: PreTrainedTokenizerBase
+    thinking: bool | None = None
+    asked_for_date: bool = field(default=False, init=False)
+
+    def apply(self, conversation: Conversation, generation_prompt: bool = True) -> str:
+        """The conversation as the model sees it. Raises ValueError in one line where the template refuses it."""
+        settings = {} if self.thinking is None else {"enable_thinking": self.thinking}
+        try:
+            text = self.tokenizer.apply_chat_template(
+                conversation.for_template(),
+                tokenize=False,
+                add_generation_prompt=generation_prompt,
+                strftime_now=self._fixed_date,
+                **settings,
+            )
+        except Exception as error:  # templates raise jinja2 errors and whatever their own raise_exception gives
+            raise ValueError(f"the chat template refuses this prompt: {' '.join(str(error).split())}") from error
+        return str(text)
+
+    def skeleton(self, conversation: Conversation) -> list[str]:
+        """The template's own text with the messages' numbers between: [text, number, text, number, ..., text].
+
+        It is rendered with a mark for each message, so that it is the template's whatever anybody typed.
+        """
+        marks = [f"\ue000{message.role} {number}\ue001" for number, message in enumerate(conversation.messages)]
+        pieces = re.split("\ue000[a-z]+ ([0-9]+)\ue001", self.apply(conversation.with_contents(marks)))
+        for number, message in enumerate(conversation.messages):
+            if str(number) not in pieces[1::2]:
+                raise ValueError(f"the chat template does not show the {message.role} text as it was written")
+        return pieces
+
+    def _fixed_date(self, form: str) -> str:
+        self.asked_for_date = True
+        return DATE.strftime(form)
