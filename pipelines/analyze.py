@@ -9,7 +9,7 @@ import entry
 from workflow import run, run_path_of
 
 from specstudy.config import StudyConfig
-from specstudy.records import STAGE_TABLES
+from specstudy.records import SINK_TABLES, STAGE_TABLES
 from specstudy.tables import manifest
 from specstudy.tables.run import Run, open_run
 from specstudy.tables.run_directory import publish_table, table_path
@@ -32,6 +32,8 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     result = analyze_tables(tables, settings_of(config))
     publish_table(run_dir, "correlations", to_table("correlations", result.correlations))
     publish_table(run_dir, "claims", to_table("claims", result.claims))
+    for name in SINK_TABLES:
+        publish_table(run_dir, name, to_table(name, getattr(result.sinks, name)))
     draw(opened, result)
     manifest.update(run_dir, "claims", {"sha256_when_answered": declarations_sha256()})
     html.render(result, tables, opened.manifest, run_dir / "figures", run_dir / "report.html")
@@ -56,6 +58,7 @@ def settings_of(config: StudyConfig) -> AnalysisSettings:
         seed=config.analysis.seed,
         primary=config.spec.primary,
         sink_threshold=config.prefill.threshold,
+        thresholds=config.analysis.thresholds,
     )
 
 

@@ -17,6 +17,7 @@ from specstudy.rules import FLAG, LABEL, TEXT, Rule, Section, one_of, one_or_mor
 from specstudy.setting import STUDY_SETTING, Setting
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
+SWEPT_THRESHOLDS = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.0)
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,13 @@ class SpecConfig(Section):
 
 @dataclass(frozen=True)
 class AnalysisConfig(Section):
-    """The bootstrap behind every interval."""
+    """The bootstrap behind every interval, and the sink thresholds that are tried on the stored z-scores."""
 
     NAME: ClassVar[str] = "analysis"
     bootstrap_samples: int = setting(2000, whole(1, 1_000_000))
     confidence: float = setting(0.95, real(0, 1, above_low=True, below_high=True))
     seed: int = setting(0, whole(0, 2**32 - 1))
+    thresholds: tuple[float, ...] = setting(SWEPT_THRESHOLDS, one_or_more(real(0, above_low=True)))
 
 
 @dataclass(frozen=True)

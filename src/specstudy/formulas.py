@@ -13,6 +13,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 MIN_CONTENT_POSITIONS = 8
+MAX_HEALTH = 10.0
+MAX_SEVERITY = 5.0
 MIN_SCALED_MAD = 1e-8
 MIN_ATTENTION = 1e-8
 SINK_RATE_ATTENTION = 0.3
@@ -51,9 +53,14 @@ def context_health(content_z: Floats, threshold: float) -> float:
     """
     sinks = content_z[content_z > threshold]
     if len(sinks) == 0:
-        return 10.0
-    density = len(sinks) / len(content_z)
-    return float(np.clip(10.0 - 10.0 * density - min(float(sinks.mean()), 5.0), 0.0, 10.0))
+        return MAX_HEALTH
+    return float(health_of_sinks(np.array(len(sinks) / len(content_z)), np.array(sinks.mean())))
+
+
+def health_of_sinks(density: Floats, severity: Floats) -> Floats:
+    """The series' score from density and severity of the sinks of each prompt (any shape); 10 where density is 0."""
+    score = np.clip(MAX_HEALTH - 10.0 * density - np.minimum(severity, MAX_SEVERITY), 0.0, MAX_HEALTH)
+    return np.where(density > 0, score, MAX_HEALTH)
 
 
 def context_health_soft(content_attention: Floats) -> float | None:

@@ -47,6 +47,16 @@ class SpeculationRow(PromptRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateRow:
+    """What every row about one estimate begins with."""
+
+    estimate: float | None = column("the estimate; null where it is not defined")
+    ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    null_reason: str | None = column("why the estimate or its interval is null; null when both are defined")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillToken(PromptRow):
     """A prompt position."""
 
@@ -313,6 +323,140 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkRole:
+    """A part of the chat template under one z-score."""
+
+    measure: str = column("z_score, z_window or z_generated")
+    place: str = column("first (position 0), inner, boundary (the template tokens that close the prompt) or content")
+    structural_role: str = column("part played in the template; content; all for the boundary as a whole")
+    n_prompts: int = column("prompts with such a position that carries the z-score")
+    n_prompts_mild: int = column("those of the prompts whose own mean z-score here is over 2")
+    n_positions: int = column("such positions")
+    incidence: float | None = column("share of them that are sinks at the run's threshold")
+    incidence_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    incidence_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    mean_z: float | None = column("mean z-score")
+    mean_z_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    mean_z_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    is_mild_sink: bool | None = column("the interval of mean_z lies over 2 (true), under 2 (false), or neither (null)")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPrediction(EstimateRow):
+    """How well a measure foretells, within prompts, what the answer's tokens attend to."""
+
+    predictor: str = column("what is correlated with attention_from_generated, or the difference of two such")
+    positions: str = column("content or all, or those of them before the observation window")
+    held_constant: str = column("nothing, or position (nearness to the answer)")
+    n_prompts: int = column("prompts that have the coefficient; estimate is its mean (Spearman)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkToken(EstimateRow):
+    """A token that is a sink somewhere in content; estimate is the share of its content positions that are sinks."""
+
+    measure: str = column("z_score, z_window or z_generated")
+    threshold: float = column("z-score over which a position counts as a sink here")
+    token_id: int = column("id under the verifier's tokenizer")
+    token: str = column("text of the token; a partial UTF-8 character is shown as the replacement character")
+    n_occurrences: int = column("content positions that hold it and carry the z-score")
+    n_prompts: int = column("prompts where it does")
+    n_sinks: int = column("those of the positions that are sinks")
+    n_prompts_as_sink: int = column("prompts where it is a sink at least once")
+    mean_position: float = column("mean position of the sinks in the rendered prompt")
+    mean_z: float = column("mean z-score of the sinks")
+    share_first_occurrence: float = column("share of its first occurrences in a prompt that are sinks")
+    share_later_occurrences: float | None = column("share of its later occurrences that are sinks; null without any")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkThreshold:
+    """What a threshold would flag."""
+
+    measure: str = column("z_score or z_window")
+    threshold: float = column("z-score over which a position counts as a sink here")
+    n_structural: int = column("structural positions that carry the z-score")
+    n_content: int = column("content positions that carry the z-score")
+    share_structural: float | None = column("share of the structural positions that are flagged")
+    share_structural_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    share_structural_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    share_content: float | None = column("share of the content positions that are flagged")
+    share_content_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    share_content_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthThreshold:
+    """The series' context health over prompts at a threshold."""
+
+    measure: str = column("z_score or z_window")
+    threshold: float = column("z-score over which a position counts as a sink here")
+    n_prompts: int = column("prompts that carry the z-score")
+    n_with_a_sink: int = column("those with a content sink")
+    minimum: float | None = column("smallest score")
+    lower_quartile: float | None = column("first quartile")
+    median: float | None = column("median")
+    upper_quartile: float | None = column("third quartile")
+    largest_with_a_sink: float | None = column("largest score of a prompt with a content sink: the jump from 10")
+    n_distinct: int = column("different scores")
+    share_at_ten: float | None = column("share of prompts at exactly 10")
+    n_raisable: int = column("prompts with a content sink and a weaker content position")
+    share_raised: float | None = column("share of those whose score rises if the next weaker position is a sink too")
+    share_raised_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    share_raised_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextDistribution:
+    """A context measure over prompts."""
+
+    measure: str = column("a context measure of prefill_prompts")
+    n_prompts: int = column("prompts that carry it")
+    minimum: float | None = column("smallest value")
+    lower_quartile: float | None = column("first quartile")
+    median: float | None = column("median")
+    upper_quartile: float | None = column("third quartile")
+    maximum: float | None = column("largest value")
+    n_distinct: int = column("different values")
+    share_at_commonest: float | None = column("share of prompts at the commonest value")
+    degenerate: str | None = column("why it can correlate with nothing; null if it varies")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextCorrelation(EstimateRow):
+    """A pair of context measures over prompts (Spearman)."""
+
+    x: str = column("first measure")
+    y: str = column("second measure")
+    held_constant: str = column("nothing, or n_tokens (its logarithm)")
+    n: int = column("prompts that carry both")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkRecurrence(EstimateRow):
+    """Whether the token of a content sink is a sink elsewhere (a share)."""
+
+    quantity: str = column(
+        "sinks_at_other_occurrences beside sink_positions, sinks_in_other_prompts beside sink_tokens"
+    )
+    measure: str = column("z_score, z_window or z_generated")
+    threshold: float = column("z-score over which a position counts as a sink here")
+    n: int = column("what the share is of: positions, occurrences, or pairs of a prompt and a token")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkAnswer(EstimateRow):
+    """One number about sinks or context health."""
+
+    quantity: str = column("what is estimated: a recommended threshold, or a rank correlation over prompts")
+    measure: str = column("the z-score or score that it is about")
+    n: int = column("positions behind a threshold, prompts behind a correlation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRow:
     """A prompt that failed in a stage."""
 
@@ -337,11 +481,31 @@ TABLES: dict[str, type] = {
     "setting_differences": SettingDifference,
     "entropy_bound": EntropyBound,
     "claims": Claim,
+    "sink_roles": SinkRole,
+    "sink_predictions": SinkPrediction,
+    "sink_tokens": SinkToken,
+    "sink_recurrence": SinkRecurrence,
+    "sink_thresholds": SinkThreshold,
+    "health_thresholds": HealthThreshold,
+    "context_distributions": ContextDistribution,
+    "context_correlations": ContextCorrelation,
+    "sink_answers": SinkAnswer,
     "errors": ErrorRow,
 }
+SINK_TABLES = (
+    "sink_roles",
+    "sink_predictions",
+    "sink_tokens",
+    "sink_recurrence",
+    "sink_thresholds",
+    "health_thresholds",
+    "context_distributions",
+    "context_correlations",
+    "sink_answers",
+)
 STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
     "decode": ("decode_tokens", "decode_runs", "decode_attention"),
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
-    "analyze": ("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims"),
+    "analyze": ("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims", *SINK_TABLES),
 }

@@ -24,7 +24,7 @@ class AnalysisSettings:
 
     `confidence` is the coverage of every interval; `primary` is the setting of claims and single-setting figures (the
     nearest measured one where it was not measured); `sink_threshold` is the z-score over which a position counted as a
-    sink at prefill.
+    sink at prefill; `thresholds` are those tried on the stored z-scores.
     """
 
     bootstrap_samples: int = 2000
@@ -32,6 +32,7 @@ class AnalysisSettings:
     seed: int = 0
     primary: Setting = STUDY_SETTING
     sink_threshold: float = 6.0
+    thresholds: tuple[float, ...] = (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
     _counts: dict[int, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def counts(self, n_prompts: int) -> Floats:

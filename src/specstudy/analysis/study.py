@@ -27,6 +27,7 @@ from specstudy.analysis.measures import (
     setting_suffixes,
 )
 from specstudy.analysis.reliability import reliabilities
+from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
 from specstudy.records import Claim, Correlation
 from specstudy.setting import Setting
 
@@ -38,6 +39,7 @@ class AnalysisResult:
     `correlations` and `claims` are the rows of the tables of the same names. `prompts`: one row a prompt.
     `by_category`: mean of each measure by category and over all. `reliability`: split halves.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes.
+    `sinks`: where attention gathers, and context health in its light.
     """
 
     settings: AnalysisSettings
@@ -52,6 +54,7 @@ class AnalysisResult:
     by_round_index: pd.DataFrame
     by_draft_entropy: pd.DataFrame
     round_times: pd.DataFrame
+    sinks: SinkAnalysis
 
     @property
     def primary_suffix(self) -> str:
@@ -103,6 +106,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         by_round_index=acceptance.by_round_index(tested, related, settings),
         by_draft_entropy=acceptance.by_draft_entropy(decoded, tested.get(primary) if primary else None, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
+        sinks=analyze_sinks(tables, prompts, settings),
     )
 
 

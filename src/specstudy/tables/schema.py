@@ -35,6 +35,15 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "setting_differences": (*_SETTING, *(f"reference_{key}" for key in _SETTING), "measure"),
     "entropy_bound": ("category", "measure"),
     "claims": ("claim_id",),
+    "sink_roles": ("measure", "place", "structural_role"),
+    "sink_predictions": ("positions", "held_constant", "predictor"),
+    "sink_tokens": ("measure", "threshold", "token_id"),
+    "sink_recurrence": ("quantity", "measure", "threshold"),
+    "sink_thresholds": ("measure", "threshold"),
+    "health_thresholds": ("measure", "threshold"),
+    "context_distributions": ("measure",),
+    "context_correlations": ("x", "y", "held_constant"),
+    "sink_answers": ("quantity", "measure"),
     "errors": ("stage", "prompt_id", "kind", "message"),
 }
 

@@ -1,0 +1,96 @@
+"""What each threshold flags, and which threshold a stated rule recommends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
+from specstudy.analysis.sinks.estimates import as_columns, nested_mean
+from specstudy.analysis.sinks.positions import CONTENT
+from specstudy.records import SinkAnswer, SinkThreshold
+
+SWEPT_MEASURES = ("z_score", "z_window")
+FLAGGED_CONTENT_ALLOWED = 0.01
+"""The rule: the smallest threshold at which no larger share of content positions is flagged."""
+RECOMMENDED = "recommended_threshold"
+
+
+def threshold_sweep(positions: pd.DataFrame, settings: AnalysisSettings) -> list[SinkThreshold]:
+    """The shares of structural and of content positions that each threshold flags, for each z-score."""
+    n_prompts = int(positions["prompt"].nunique())
+    rows = []
+    for measure in SWEPT_MEASURES:
+        scored = positions[positions[measure].notna().to_numpy()]
+        is_content = (scored["place"] == CONTENT).to_numpy()
+        for threshold in sorted(settings.thresholds):
+            structural, content = (
+                _flagged(part, measure, threshold, n_prompts, settings)
+                for part in (scored[~is_content], scored[is_content])
+            )
+            reasons = {"structural": structural.null_reason, "content": content.null_reason}
+            rows.append(
+                SinkThreshold(
+                    measure=measure,
+                    threshold=threshold,
+                    n_structural=structural.n,
+                    n_content=content.n,
+                    share_structural=structural.value,
+                    share_structural_ci_low=structural.low,
+                    share_structural_ci_high=structural.high,
+                    share_content=content.value,
+                    share_content_ci_low=content.low,
+                    share_content_ci_high=content.high,
+                    null_reason="; ".join(f"{name}: {why}" for name, why in reasons.items() if why) or None,
+                )
+            )
+    return rows
+
+
+def _flagged(
+    rows: pd.DataFrame, measure: str, threshold: float, n_prompts: int, settings: AnalysisSettings
+) -> Estimate:
+    codes: Codes = rows["prompt"].to_numpy().astype(np.intp)
+    flags: Floats = (rows[measure].to_numpy() > threshold).astype(np.float64)
+    return nested_mean(flags, codes, n_prompts, settings)
+
+
+def recommended_thresholds(positions: pd.DataFrame, settings: AnalysisSettings) -> list[SinkAnswer]:
+    """The smallest swept threshold that flags at most 1 % of content positions, for each z-score.
+
+    The interval is the percentile interval over samples of prompts (the choice is among steps, so it is not smooth); a
+    sample in which even the largest threshold flags more counts as beyond it.
+    """
+    rows = []
+    for measure in SWEPT_MEASURES:
+        estimate = _recommended(positions, measure, settings)
+        rows.append(SinkAnswer(quantity=RECOMMENDED, measure=measure, n=estimate.n, **as_columns(estimate)))
+    return rows
+
+
+def _recommended(positions: pd.DataFrame, measure: str, settings: AnalysisSettings) -> Estimate:
+    content = positions[(positions["place"] == CONTENT).to_numpy() & positions[measure].notna().to_numpy()]
+    codes, names = pd.factorize(content["prompt"], sort=True)
+    n, n_prompts = len(content), len(names)
+    if not n:
+        return Estimate(0, null_reason="no content position carries this z-score")
+    steps = np.sort(np.array(settings.thresholds))
+    over = content[measure].to_numpy()[:, None] > steps
+    flagged = np.stack([np.bincount(codes, over[:, i], n_prompts) for i in range(len(steps))], axis=1)
+    sizes = np.bincount(codes, minlength=n_prompts).astype(np.float64)
+
+    def smallest(counts: np.ndarray) -> np.ndarray:
+        allowed = counts @ flagged <= FLAGGED_CONTENT_ALLOWED * (counts @ sizes)[:, None] + 1e-9
+        return np.where(allowed.any(axis=1), steps[allowed.argmax(axis=1)], np.inf)
+
+    value = float(smallest(np.ones((1, n_prompts)))[0])
+    if np.isinf(value):
+        return Estimate(n, null_reason=f"over 1 % of content positions are flagged even at {steps[-1]:g}")
+    if n_prompts < 3:
+        return Estimate(n, value, null_reason=f"{n_prompts} prompts; an interval needs 3")
+    tails = [(1 - settings.confidence) / 2, (1 + settings.confidence) / 2]
+    low, high = np.quantile(smallest(settings.counts(n_prompts)), tails, method="inverted_cdf")
+    if np.isinf(high):
+        why = f"in some samples of prompts over 1 % are flagged even at {steps[-1]:g}"
+        return Estimate(n, value, null_reason=why)
+    return Estimate(n, value, float(low), float(high))

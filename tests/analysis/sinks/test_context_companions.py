@@ -1,0 +1,172 @@
+"""Context measures: their distributions, how they go together, and what the soft score owes to length."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sink_tables import by, prompt_tables
+from synthetic import Plan, make_tables
+
+from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.join import prompt_frame
+from specstudy.analysis.measures import CONTEXT_MEASURES
+from specstudy.analysis.sinks import length
+from specstudy.analysis.sinks.companions import context_correlations, distributions
+from specstudy.analysis.sinks.heads import head_map, sink_rate_agreement
+from specstudy.analysis.sinks.positions import position_frame
+from specstudy.analysis.sinks.study import analyze_sinks
+from specstudy.records import SINK_TABLES
+from specstudy.tables.schema import check_unique, to_table
+
+FAST = AnalysisSettings(bootstrap_samples=200)
+
+
+def prompts(n: int = 40, **measures: np.ndarray) -> pd.DataFrame:
+    """A prompt frame whose measures are noise unless given."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {name: rng.normal(5, 1, n) for name in CONTEXT_MEASURES}, index=[f"p{i:02d}" for i in range(n)]
+    )
+    return frame.assign(n_tokens=np.arange(20.0, 20.0 + n), **measures)
+
+
+class TestDistributions:
+    def test_by_hand(self) -> None:
+        row = by(distributions(prompts(5, sink_rate=np.array([1.0, 1.0, 2.0, 4.0, 8.0]))), measure="sink_rate")
+        assert (row.minimum, row.lower_quartile, row.median, row.upper_quartile, row.maximum) == (1, 1, 2, 4, 8)
+        assert (row.n_distinct, row.share_at_commonest) == (4, 0.4)
+        assert by(distributions(prompts()), measure="sink_rate").degenerate is None
+
+    def test_a_constant_one_is_said_to_be(self) -> None:
+        rows = distributions(prompts(context_health=np.full(40, 10.0)))
+        assert by(rows, measure="context_health").degenerate == "is constant (10)"
+
+    def test_one_that_is_null_throughout_is_said_to_be(self) -> None:
+        row = by(distributions(prompts(context_health=np.full(40, np.nan))), measure="context_health")
+        assert (row.n_prompts, row.median) == (0, None)
+        assert row.degenerate is not None
+
+
+class TestCorrelations:
+    def test_every_pair_once_and_length_held_where_it_is_not_one_of_them(self) -> None:
+        rows = context_correlations(prompts(), FAST)
+        pairs = len(CONTEXT_MEASURES) * (len(CONTEXT_MEASURES) - 1) // 2
+        assert len(rows) == pairs + pairs - (len(CONTEXT_MEASURES) - 1)
+        assert len({(r.x, r.y, r.held_constant) for r in rows}) == len(rows)
+
+    def test_what_goes_together_by_length_alone_is_seen_through(self) -> None:
+        rng = np.random.default_rng(1)
+        size = np.log(np.arange(20.0, 60.0))
+        both = {name: -5 * size + rng.normal(0, 0.2, 40) for name in ("context_health_soft", "structural_share")}
+        rows = context_correlations(prompts(**both), FAST)
+        pair = {"x": "context_health_soft", "y": "structural_share"}
+        assert by(rows, **pair, held_constant="nothing").ci_low > 0.9
+        held = by(rows, **pair, held_constant="n_tokens")
+        assert held.ci_low < 0 < held.ci_high
+
+    def test_a_degenerate_measure_has_reasons_and_no_number(self) -> None:
+        rows = context_correlations(prompts(context_health=np.full(40, 10.0)), FAST)
+        mine = [r for r in rows if "context_health" in (r.x, r.y)]
+        assert mine
+        assert all(r.estimate is None and "is constant (10)" in r.null_reason for r in mine)
+
+
+class TestSoftScoreAndLength:
+    def attention(self, sizes: list[int], spread: float = 1.0) -> list[np.ndarray]:
+        rng = np.random.default_rng(2)
+        drawn = (np.exp(spread * rng.normal(size=n)) for n in sizes)
+        return [values / values.mean() for values in drawn]
+
+    def test_the_scores_are_those_of_prefill(self) -> None:
+        z = [list(np.random.default_rng(i).normal(size=20)) for i in range(3)]
+        found = length.soft_scores(length.scored_attention(position_frame(prompt_tables(z, window=8))))
+        expected = [
+            10 * (1 - np.maximum(v - v.mean(), 0).sum() / v.sum()) for v in (np.exp(np.array(y[:17])) for y in z)
+        ]
+        assert found["n_positions"].tolist() == [17, 17, 17]
+        assert found["context_health_soft"].tolist() == pytest.approx(expected)
+
+    def test_prompts_under_eight_scored_positions_are_left_out(self) -> None:
+        frame = position_frame(prompt_tables([[0.0] * 9, list(np.arange(14.0))], window=8))
+        assert [len(v) for v in length.scored_attention(frame)] == [11]
+
+    def test_independent_attention_lies_in_the_band_and_has_the_chance_correlation(self) -> None:
+        attention = self.attention([8, 12, 16, 24, 32, 48, 64, 96, 128, 192] * 6)
+        scores, band = length.soft_scores(attention), length.expected_by_length(attention, FAST)
+        low, high = (np.interp(scores["n_positions"], band["n_positions"], band[end]) for end in ("low", "high"))
+        inside = scores["context_health_soft"].between(low, high).mean()
+        assert 0.85 < inside <= 1.0
+        rows = length.length_answers(attention, FAST)
+        observed, chance = (by(rows, quantity=name).estimate for name in (length.OBSERVED, length.EXPECTED))
+        interval = by(rows, quantity=length.EXPECTED)
+        assert interval.ci_low < observed < interval.ci_high
+        assert -0.5 < chance < 0.1
+
+    def test_few_positions_flatter_the_score(self) -> None:
+        # The Hoover index of a sample is on the low side of the population's: the fewer positions, the more so.
+        band = length.expected_by_length(self.attention([8, 400] * 20), FAST)
+        assert band["value"].iloc[0] > band["value"].iloc[-1]
+        # For ln x ~ N(0, 1) the population's index is 2 * Phi(1/2) - 1 = 0.383.
+        assert band["value"].iloc[-1] == pytest.approx(10 * (1 - 0.383), abs=0.25)
+        assert (band["high"] - band["low"]).is_monotonic_decreasing
+
+    def test_a_planted_dependence_on_length_is_not_chance(self) -> None:
+        sizes = [20, 30, 40, 60, 80, 120, 160, 240] * 4
+        rng = np.random.default_rng(3)
+        attention = [np.exp(n / 100 * rng.normal(size=n)) for n in sizes]
+        rows = length.length_answers([v / v.mean() for v in attention], FAST)
+        assert by(rows, quantity=length.OBSERVED).ci_high < by(rows, quantity=length.EXPECTED).ci_low
+
+    def test_prompts_of_one_length_have_no_correlation_and_say_why(self) -> None:
+        rows = length.length_answers(self.attention([20] * 10), FAST)
+        assert [r.estimate for r in rows] == [None, None]
+        assert all("is constant (20)" in r.null_reason for r in rows)
+
+    def test_nothing_measured_gives_nothing(self) -> None:
+        assert length.expected_by_length([], FAST).empty
+        assert all(r.estimate is None and r.null_reason for r in length.length_answers([], FAST))
+
+
+class TestHeads:
+    def test_the_map_is_the_mean_over_prompts(self) -> None:
+        cells = [(p, layer, head) for p in ("a", "b") for layer in (0, 1) for head in (0, 1, 2)]
+        frame = pd.DataFrame(cells, columns=["prompt_id", "layer", "head"])
+        frame["first_token_attention"] = frame["layer"] + frame["head"] / 10 + (frame["prompt_id"] == "b")
+        drawn = head_map({"prefill_heads": frame})
+        assert drawn.shape == (2, 3)
+        assert drawn.loc[1, 2] == pytest.approx(1.2 + 0.5)
+        assert head_map({}).empty
+
+    def test_agreement_of_sink_rate_and_first_z_is_found(self) -> None:
+        z = np.linspace(5, 12, 30)
+        tables = prompt_tables([[0.0] * 9] * 30)
+        first = tables["prefill_tokens"]["position"] == 0
+        tables["prefill_tokens"].loc[first, "z_score"] = z
+        rate = np.random.default_rng(4).permutation(30) / 100 * 0 + z / 20
+        rows = sink_rate_agreement(position_frame(tables), prompts(30, sink_rate=rate), FAST)
+        assert by(rows, measure="z_score", quantity="sink_rate_with_first_z").estimate == pytest.approx(1.0)
+        flat = by(rows, measure="z_generated", quantity="sink_rate_with_first_z")
+        assert flat.estimate is None
+        assert "is constant (0)" in flat.null_reason
+
+
+@pytest.mark.parametrize("kept", [None, (), ("prefill",), ("decode",), ("spec",)])
+def test_the_whole_analysis_fits_its_tables_whatever_is_missing(kept: tuple[str, ...] | None) -> None:
+    tables = make_tables(Plan(n_per_category=3, n_answer_tokens=6))
+    tables = {name: frame for name, frame in tables.items() if kept is None or name.startswith(kept or "!")}
+    result = analyze_sinks(tables, prompt_frame(tables), FAST)
+    for name in SINK_TABLES:
+        rows = getattr(result, name)
+        check_unique(name, to_table(name, rows))
+        for row in rows:
+            if hasattr(row, "ci_low") and None in (row.estimate, row.ci_low):
+                assert row.null_reason, row
+
+
+def test_the_same_tables_in_any_order_give_the_same_answers() -> None:
+    tables = make_tables(Plan(n_per_category=3, n_answer_tokens=6))
+    shuffled = {name: frame.sample(frac=1, random_state=1) for name, frame in tables.items()}
+    one, other = (analyze_sinks(t, prompt_frame(t), FAST) for t in (tables, shuffled))
+    for name in SINK_TABLES:
+        assert to_table(name, getattr(one, name)).equals(to_table(name, getattr(other, name))), name
