@@ -509,3 +509,25 @@ STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
     "analyze": ("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims", *SINK_TABLES),
 }
+
+TIMING_COLUMNS = frozenset(
+    {
+        "prefill_s",
+        "ttft_s",
+        "decode_s",
+        "draft_s",
+        "verify_s",
+        "overhead_s",
+        "tokens_per_s",
+        "baseline_tokens_per_s",
+        "speedup",
+        "target_efficiency",
+        "draft_time_share",
+        "verify_time_share",
+        "overhead_time_share",
+        "cost_ratio_time",
+        "theoretical_speedup_time",
+        "theoretical_speedup_full",
+    }
+)
+"""Columns that a clock decides: all others are the same, to the bit, when a configuration is run again."""

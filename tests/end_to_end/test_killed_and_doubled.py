@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from processes import Finished, finish, results, run, start, stop_after
-from timing import without_timing
 
 from specstudy import open_run
 from specstudy.records import STAGE_TABLES
+from specstudy.tables.equality import without_timing
 from specstudy.tables.run_directory import read_table
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]

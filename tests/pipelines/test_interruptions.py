@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from study_server import IN_A_FILE, KINDS, Ended, Moment, StudyServer
-from timing import without_timing
 
 from specstudy.records import STAGE_TABLES, TABLES
+from specstudy.tables.equality import without_timing
 from specstudy.tables.run_directory import read_table, table_path
 from specstudy.tables.schema import check_unique
 

@@ -17,7 +17,6 @@ import workflow
 from decode import DECODE
 from prefill import PREFILL
 from speculate import SPECULATE
-from timing import without_timing
 from tiny_study import CONTEXT_LENGTH, NEW_TOKENS, PROMPTS, REFUSED_WORD, configuration, tiny_pair
 from workflow import Stage, Unit
 
@@ -27,6 +26,7 @@ from specstudy.errors import UserError
 from specstudy.models.load import Pair
 from specstudy.prompts import Prompt, render
 from specstudy.records import STAGE_TABLES
+from specstudy.tables.equality import without_timing
 from specstudy.tables.run_directory import read_table
 
 STAGES = (PREFILL, DECODE, SPECULATE)

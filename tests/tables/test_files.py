@@ -142,7 +142,7 @@ write_atomically(pathlib.Path(sys.argv[1]), b"half")
 
 def test_only_leftovers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     being_written = temporary_path(tmp_path / "file")
-    hour_old = temporary_path(tmp_path / "file")
+    clock_set_forward = temporary_path(tmp_path / "file")
     ended = number_of_an_ended_process()
     monkeypatch.setattr(os, "getpid", lambda: ended)
     killed = temporary_path(tmp_path / "file")
@@ -150,12 +150,12 @@ def test_only_leftovers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     elsewhere, elsewhere_old = temporary_path(tmp_path / "file"), temporary_path(tmp_path / "file")
     monkeypatch.undo()
     not_ours = [tmp_path / ".notes.tmp", tmp_path / f".file.{socket.gethostname()}.tmp", tmp_path / "file"]
-    for path in [being_written, hour_old, killed, elsewhere, elsewhere_old, *not_ours]:
+    for path in [being_written, clock_set_forward, killed, elsewhere, elsewhere_old, *not_ours]:
         path.write_bytes(b"")
-    for path in [hour_old, elsewhere_old, *not_ours]:
+    for path in [clock_set_forward, elsewhere_old, *not_ours]:
         os.utime(path, (time.time() - 4000, time.time() - 4000))
     remove_abandoned(tmp_path)
-    assert set(tmp_path.iterdir()) == {being_written, elsewhere, *not_ours}
+    assert set(tmp_path.iterdir()) == {being_written, clock_set_forward, elsewhere, *not_ours}
 
 
 def test_temporary_names_of_one_moment_differ(tmp_path: Path) -> None:

@@ -73,15 +73,16 @@ def move_aside(path: Path, fault: Exception) -> None:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether a file is the leftover of a writer that was killed: its process is gone, or it is over an hour old.
+    """Whether a file is the leftover of a writer that was killed: its process is gone.
 
-    A process number says something on this machine only; on a shared disk the files of others are judged by age.
+    A process number says something on this machine only; on a shared disk the files of others are judged by age, an
+    hour, which no clock that is set meanwhile can do to a file that this machine is writing.
     """
     match = _TEMPORARY_NAME.fullmatch(path.name)
     if match is None:
         return False
-    if match["host"] == _HOST and not _is_running(int(match["pid"])):
-        return True
+    if match["host"] == _HOST:
+        return not _is_running(int(match["pid"]))
     try:
         return time.time() - path.lstat().st_mtime > _STALE_AFTER_S
     except FileNotFoundError:
