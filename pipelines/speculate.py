@@ -10,22 +10,20 @@ import entry
 from workflow import Records, Stage, Unit, run
 
 from specstudy.config import StudyConfig
+from specstudy.setting import Setting
 
 if TYPE_CHECKING:
+    from specstudy.measure.speculation_records import SpeculationSettings
     from specstudy.models.load import Pair
     from specstudy.prompts import RenderedPrompt
 
 
-def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
+def _speculation(pair: Pair, config: StudyConfig, setting: Setting) -> SpeculationSettings:
     from specstudy.measure.decode import GenerationSettings
     from specstudy.measure.sampling import Warp
-    from specstudy.measure.speculation_records import SpeculationSettings, measure_speculation
-    from specstudy.seeds import uniforms
+    from specstudy.measure.speculation_records import SpeculationSettings
 
-    assert unit.setting is not None
-    assert unit.repetition is not None
-    spec, setting = config.spec, unit.setting
-    settings = SpeculationSettings(
+    return SpeculationSettings(
         generation=GenerationSettings(
             warp=Warp(setting.temperature, setting.top_p),
             max_new_tokens=config.decode.max_new_tokens,
@@ -36,18 +34,26 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
         proposer=setting.proposer,
         stop=setting.stop,
         stop_threshold=setting.stop_threshold,
-        exit_layers=spec.exit_layers,
-        lookup_tokens=spec.lookup_tokens,
-        baseline=spec.baseline,
+        exit_layers=config.spec.exit_layers,
+        lookup_tokens=config.spec.lookup_tokens,
+        baseline=config.spec.baseline,
     )
+
+
+def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
+    from specstudy.measure.speculation_records import measure_speculation
+    from specstudy.seeds import uniforms
+
+    assert unit.setting is not None
+    assert unit.repetition is not None
     prompt_id = unit.prompt.prompt_id
     return measure_speculation(
         pair,
         unit.rendered,
-        settings,
+        _speculation(pair, config, unit.setting),
         unit.repetition,
         # Neither proposer nor stop rule nor sampling is part of the seed: settings are compared on the same numbers.
-        rng=uniforms(config.seed, "speculate", prompt_id, setting.gamma, unit.repetition),
+        rng=uniforms(config.seed, "speculate", prompt_id, unit.setting.gamma, unit.repetition),
         # The verifier alone repeats the decode stage's answer, so that both stages time the same text.
         baseline_rng=uniforms(config.seed, "decode", prompt_id, unit.repetition),
     )
@@ -57,30 +63,19 @@ CHECKED_PROMPTS = 3
 
 
 def _check(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) -> dict[str, Any]:
-    """The engine's self-check, on the shortest prompts of different categories, at the primary setting's sampling and,
-    where there are several, at the sharpest and flattest; always at the largest gamma."""
-    from specstudy.measure.sampling import Warp
+    """The engine's self-check with every setting in use, on the shortest prompts of different categories."""
     from specstudy.measure.self_check import run_self_check
     from specstudy.seeds import uniforms
 
     shortest: dict[str, RenderedPrompt] = {}
     for prompt in sorted(rendered, key=lambda p: (len(p.positions), p.prompt.prompt_id)):
         shortest.setdefault(prompt.prompt.category, prompt)
-    chosen = list(shortest.values())[:CHECKED_PROMPTS]
-    temperatures, top_ps = config.spec.temperature, config.spec.top_p
-    samplings = [(temperatures[0], top_ps[0]), (min(temperatures), min(top_ps)), (max(temperatures), max(top_ps))]
-    outcomes = {
-        f"temperature {temperature:g} top_p {top_p:g}": run_self_check(
-            pair,
-            [prompt.token_ids for prompt in chosen],
-            Warp(temperature, top_p),
-            max(config.spec.gamma),
-            lambda index: uniforms(config.seed, "self-check", index),
-        )
-        for temperature, top_p in dict.fromkeys(samplings)
-    }
-    passed = all(outcome.passed for outcome in outcomes.values())
-    return {"passed": passed, **{name: asdict(outcome) for name, outcome in outcomes.items()}}
+    return run_self_check(
+        pair,
+        [prompt.token_ids for prompt in list(shortest.values())[:CHECKED_PROMPTS]],
+        [_speculation(pair, config, setting) for setting in config.spec.settings],
+        lambda index: uniforms(config.seed, "self-check", index),
+    ).report()
 
 
 def _settings(config: StudyConfig, unit: Unit) -> dict[str, object]:

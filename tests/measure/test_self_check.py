@@ -9,14 +9,20 @@ import torch
 from scipy import stats
 
 from specstudy.measure import self_check
+from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.self_check import run_self_check
+from specstudy.measure.speculation_records import SpeculationSettings
 from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.load import Pair
 
 PROMPTS = [[3, 5, 7, 11, 2, 40], [9, 8, 1, 1, 30]]
 WARP = Warp(1.0, 0.9)
+
+
+def settings_for(gamma=3, warp=WARP, proposer="model", stop="none", n=32, exit_layers=2):
+    return SpeculationSettings(GenerationSettings(warp, n, ()), gamma, proposer, stop, 0.5, exit_layers)
 
 
 @pytest.fixture(params=["float32", "bfloat16"])
@@ -31,13 +37,46 @@ def pair(request):
     return Pair(verifier, draft, None, ())
 
 
-def checked(pair, seed):
-    return run_self_check(pair, PROMPTS, WARP, 3, lambda index: np.random.default_rng([seed, index]))
+def checked(pair, seed, *settings):
+    return run_self_check(
+        pair, PROMPTS, settings or [settings_for()], lambda index: np.random.default_rng([seed, index])
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_honest_engine_passes(pair, seed):
     assert checked(pair, seed).passed
+
+
+def test_every_setting_is_checked(pair, monkeypatch):
+    settings = [
+        settings_for(1, Warp(0.0, 1.0)),
+        settings_for(2, Warp(2.0, 1.0)),
+        settings_for(3, stop="entropy"),
+        settings_for(4, proposer="early_exit"),
+        settings_for(4, proposer="prompt_lookup"),
+    ]
+    used = []
+    real = self_check.make_proposer
+    monkeypatch.setattr(self_check, "make_proposer", lambda pair, how: used.append(how) or real(pair, how))
+    outcome = checked(pair, 0, *settings)
+    assert outcome.passed
+    assert [(how.gamma, how.proposer, how.stop) for how in used[:6]] == [
+        (1, "model", "none"),
+        (2, "model", "none"),
+        (3, "model", "entropy"),
+        (4, "early_exit", "none"),
+        (4, "prompt_lookup", "none"),
+        (1, "model", "none"),
+    ]
+    assert outcome.verifier_logits.n_logits == outcome.distribution.n_tokens == 6 * 32
+
+
+def test_copied_drafts_have_no_logits_to_check(pair):
+    outcome = checked(pair, 0, settings_for(proposer="prompt_lookup"))
+    assert outcome.draft_logits is None
+    assert outcome.passed
+    assert set(outcome.report()) == {"passed", "verifier_logits", "greedy", "distribution"}
 
 
 def test_a_draft_that_misses_its_last_token_is_seen_by_its_logits_alone(pair, monkeypatch):
@@ -74,7 +113,7 @@ def test_a_rejected_token_left_in_the_verifier_is_seen(pair, monkeypatch):
 
 def test_greedy_decoding_that_parts_at_a_clear_choice_fails(pair, monkeypatch):
     outcome = checked(pair, 0)
-    near, clear = (dataclasses.replace(outcome.greedy, n_equal=3, top_two_gap=gap) for gap in (0.1, 2.0))
+    near, clear = (dataclasses.replace(outcome.greedy, n_equal=3, top_two_gap=gap) for gap in (0.0, 100.0))
     assert dataclasses.replace(outcome, greedy=near).passed
     assert not dataclasses.replace(outcome, greedy=clear).passed
 
@@ -95,5 +134,5 @@ def test_places_are_uniform_for_draws_from_the_distribution_and_not_for_others()
 
 def test_a_shift_of_all_logits_is_no_difference_and_masked_ids_do_not_count():
     a = torch.tensor([1.0, 2.0, -torch.inf, 4.0])
-    assert self_check.rms_difference(a, a + 3.0) == pytest.approx(0.0, abs=1e-6)
-    assert self_check.rms_difference(a, a + torch.tensor([1.0, -1.0, 0.0, 0.0])) == pytest.approx((2 / 3) ** 0.5)
+    assert self_check.differences(a, a + 3.0) == pytest.approx((0.0, 0.0), abs=1e-6)
+    assert self_check.differences(a, a + torch.tensor([1.0, -1.0, 0.0, 0.0])) == pytest.approx((1.0, (2 / 3) ** 0.5))

@@ -17,12 +17,7 @@ from small_checkpoints import END_ID, N_TOKENS, edit_json, save_model, small_lla
 from tokenizers import Tokenizer, models
 from transformers import (
     AutoModelForCausalLM,
-    Lfm2Config,
-    MambaConfig,
-    PreTrainedConfig,
     PreTrainedTokenizerFast,
-    Qwen3NextConfig,
-    RecurrentGemmaConfig,
 )
 
 from specstudy.errors import UserError
@@ -291,24 +286,6 @@ class TestRefusals:
         for n_bytes in (0, 100, len(content) - 10_000):
             (tmp_path / "a.gguf").write_bytes(content[:n_bytes])
             assert "cannot be loaded" in refusal(tmp_path / "a.gguf")
-
-    @pytest.mark.parametrize(
-        ("config", "kind"),
-        [
-            (MambaConfig(num_hidden_layers=1), "mamba"),
-            (RecurrentGemmaConfig(num_hidden_layers=3), "recurrent_gemma"),
-            (Qwen3NextConfig(num_hidden_layers=4), "linear_attention"),
-            (Lfm2Config(num_hidden_layers=2, layer_types=["full_attention", "conv"]), "conv"),
-        ],
-        ids=lambda value: value if isinstance(value, str) else "",
-    )
-    def test_recurrent_layers_by_the_configuration_alone(
-        self, model: Path, tmp_path: Path, config: PreTrainedConfig, kind: str, no_weights_load: None
-    ) -> None:
-        (tmp_path / "recurrent").mkdir()
-        config.save_pretrained(tmp_path / "recurrent")
-        assert f"layers of type {kind} keep a running state" in refusal(tmp_path / "recurrent")
-        assert f"layers of type {kind} keep a running state" in refusal(model, tmp_path / "recurrent")
 
 
 class TestForeignCode:

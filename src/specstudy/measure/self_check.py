@@ -1,22 +1,25 @@
 """Is the speculative engine exact on this pair, device and precision? Checked on rounds of real generations.
 
-Cached logits of both models are compared with uncached forward passes after sampled rounds. A stale draft cache leaves
-the text lossless and costs only acceptance, so nothing but the logits shows it.
+The logits that both models worked with are compared with uncached forward passes over the finished text. A stale draft
+cache leaves the text lossless and costs only acceptance, so nothing but the logits shows it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
+from transformers import DynamicCache
 
-from specstudy.measure.decode import GenerationSettings, complete_warp, generate
-from specstudy.measure.proposers import ModelProposer
+from specstudy.measure.decode import complete_warp, generate
+from specstudy.measure.proposers import ModelProposer, Proposal, Proposer
 from specstudy.measure.sampling import Warp
+from specstudy.measure.speculation_records import SpeculationSettings, make_proposer
 from specstudy.measure.speculative import Round, SpeculativeLoop
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel, Pair
@@ -24,36 +27,38 @@ from specstudy.models.load import LanguageModel, Pair
 SAFETY = 2.0
 SMALLEST_LIMIT = 1e-4
 DISTRIBUTION_LEVEL = 1e-4
-# A near tie in 16-bit precision: five tokens in one pass round differently from five passes.
-NEAR_TIE = 0.5
-STEP_TOKENS = 3
+MOST_TOKENS = 32
 
 
 @dataclass(frozen=True)
 class LogitCheck:
-    """Cached against uncached logits of one model: the largest root mean square difference over the vocabulary after
-    any round, against a limit of twice what rounding alone gives on the same text."""
+    """Cached against uncached logits of one model in `n_logits` places: the largest difference of a single logit, and
+    the largest root mean square difference over the vocabulary, against a limit of twice what rounding alone gives on
+    the same texts."""
 
+    largest_difference: float
     largest_rms_difference: float
-    limit: float
-    n_rounds: int
+    limit_rms: float
+    n_logits: int
 
     @property
     def passed(self) -> bool:
-        return self.largest_rms_difference <= self.limit
+        return self.largest_rms_difference <= self.limit_rms
 
 
 @dataclass(frozen=True)
 class GreedyCheck:
-    """Greedy speculative against greedy plain decoding; `top_two_gap` of the logits where they first part."""
+    """Greedy speculative against greedy plain decoding; `top_two_gap` of the logits where they first part, which
+    rounding explains up to `limit_gap`."""
 
     n_equal: int
     n_tokens: int
     top_two_gap: float | None
+    limit_gap: float
 
     @property
     def passed(self) -> bool:
-        return self.top_two_gap is None or self.top_two_gap <= NEAR_TIE
+        return self.top_two_gap is None or self.top_two_gap <= self.limit_gap
 
 
 @dataclass(frozen=True)
@@ -70,16 +75,67 @@ class DistributionCheck:
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """All checks of one pair."""
+    """All checks of one pair. `draft_logits` is None where nothing is drafted by a model."""
 
     verifier_logits: LogitCheck
-    draft_logits: LogitCheck
+    draft_logits: LogitCheck | None
     greedy: GreedyCheck
     distribution: DistributionCheck
 
     @property
     def passed(self) -> bool:
-        return all(c.passed for c in (self.verifier_logits, self.draft_logits, self.greedy, self.distribution))
+        return all(check.passed for check in vars(self).values() if check)
+
+    def report(self) -> dict[str, Any]:
+        """Every number as plain nested values, each check with its verdict."""
+        checks = {name: check for name, check in vars(self).items() if check}
+        return {
+            "passed": self.passed,
+            **{name: {"passed": check.passed, **asdict(check)} for name, check in checks.items()},
+        }
+
+
+def run_self_check(
+    pair: Pair,
+    prompts: Sequence[Sequence[int]],
+    settings: Sequence[SpeculationSettings],
+    generator: Callable[[int], np.random.Generator],
+) -> SelfCheck:
+    """Check the engine with every one of the settings in use, each on one of the prompts in turn, and every prompt at
+    least once; `generator(i)` seeds the i-th generation.
+
+    One setting more has gamma 1: there even a weak draft meets both rejections and full acceptances within a few rounds.
+    """
+    shortened = [_shortened(how) for how in (*settings, replace(settings[0], gamma=1))]
+    compared: dict[str, list[_Comparison]] = {"verifier": [], "draft": []}
+    places: list[float] = []
+    for index in range(max(len(prompts), len(shortened))):
+        prompt, how = prompts[index % len(prompts)], shortened[index % len(shortened)]
+        rng = generator(index)
+        loop = _WatchedLoop(pair, prompt, how, rng)
+        answer = loop.run().token_ids
+        text = torch.tensor([*prompt, *answer], device=pair.verifier.device)
+        models = [("verifier", pair.verifier, how.gamma + 1)]
+        if isinstance(loop.drafting.proposer, ModelProposer) and loop.seen["draft"]:
+            models.append(("draft", loop.drafting.proposer.cached.model, 1))
+        for name, model, n_at_once in models:
+            uncached = uncached_logits(model, text, keep=len(answer) + 1)
+            compared[name].append(_compare(model, text, len(prompt), uncached, loop.seen[name], n_at_once))
+            if name == "verifier":
+                places += probability_places(uncached[:-1], text[len(prompt) :], how.generation.warp, rng)
+    rounding = max(largest for c in compared["verifier"] for largest, _ in c.rounding)
+    return SelfCheck(
+        _logit_check(compared["verifier"]),
+        _logit_check(compared["draft"]) if compared["draft"] else None,
+        # Rounding turns the order of two logits at most where both move by half of their gap.
+        _greedy_check(pair, prompts[0], shortened[0], limit_gap=max(2 * SAFETY * rounding, SMALLEST_LIMIT)),
+        DistributionCheck(len(places), float(stats.kstest(places, "uniform").pvalue)),
+    )
+
+
+def _shortened(settings: SpeculationSettings) -> SpeculationSettings:
+    n_tokens = min(settings.generation.max_new_tokens, MOST_TOKENS)
+    return replace(settings, generation=replace(settings.generation, max_new_tokens=n_tokens))
 
 
 @torch.inference_mode()
@@ -89,79 +145,108 @@ def uncached_logits(model: LanguageModel, ids: Tensor, keep: int) -> Tensor:
     return model.emittable_logits(output.logits[0])
 
 
-def rms_difference(a: Tensor, b: Tensor) -> float:
-    """Root mean square of a - b [V] where both are finite, less a shift of all logits: that changes no probability."""
+def differences(a: Tensor, b: Tensor) -> tuple[float, float]:
+    """Largest absolute and root mean square of a - b [V] where both are finite, less a shift of all logits: that
+    changes no probability."""
     difference = (a - b)[torch.isfinite(a) & torch.isfinite(b)]
-    return float((difference - difference.mean()).square().mean().sqrt())
+    difference = difference - difference.mean()
+    return float(difference.abs().max()), float(difference.square().mean().sqrt())
 
 
 @torch.inference_mode()
-def rounding_differences(model: LanguageModel, text: Tensor, n_prompt: int, uncached: Tensor) -> list[float]:
-    """What caching alone changes in this precision: a fresh cache, fed a few tokens at a time, nothing rolled back.
+def rounding_differences(
+    model: LanguageModel, text: Tensor, n_prompt: int, uncached: Tensor, n_at_once: int
+) -> list[tuple[float, float]]:
+    """What caching alone changes in this precision: the library's own cache, fed `n_at_once` tokens of the answer at a
+    time, nothing taken back.
 
     `uncached` [T + 1, V] are the logits at the last prompt position and at every answer position.
     """
-    cached = CachedModel(model)
-    cached.prefill(text[: n_prompt - 1])
-    return [
-        rms_difference(cached.forward(text[cached.length : end], keep=1)[0], uncached[end - n_prompt])
-        for end in range(n_prompt, len(text) + 1, STEP_TOKENS)
-    ]
+    cache = DynamicCache(config=model.module.config)
+    first = n_prompt - 1
+    if first:
+        model.module(input_ids=text[None, :first], cache=cache, use_cache=True, logits_to_keep=1)
+    found = []
+    for start in range(first, len(text), n_at_once):
+        output = model.module(input_ids=text[None, start : start + n_at_once], cache=cache, use_cache=True)
+        rows = model.emittable_logits(output.logits[0])
+        found += [differences(row, uncached[start - first + i]) for i, row in enumerate(rows)]
+    return found
+
+
+Seen = list[tuple[int, Tensor]]
+
+
+class _NotingModel(CachedModel):
+    """Keeps the logits [n, V] of its last forward pass."""
+
+    last: Tensor
+
+    def forward(self, ids: Tensor, keep: int) -> Tensor:
+        self.last = super().forward(ids, keep)
+        return self.last
+
+
+class _NotingProposer:
+    """Keeps the last proposal of another proposer."""
+
+    last: Proposal
+
+    def __init__(self, proposer: Proposer) -> None:
+        self.proposer = proposer
+        self.flops_per_token = proposer.flops_per_token
+        self.prefill = proposer.prefill
+        self.keep = proposer.keep
+
+    def propose(self, context: Tensor, n: int, uniforms: Tensor, warp: Warp) -> Proposal:
+        self.last = self.proposer.propose(context, n, uniforms, warp)
+        return self.last
 
 
 class _WatchedLoop(SpeculativeLoop):
-    """A speculative loop that notes both models' next logits after every round: (length of the text, logits [V])."""
+    """Notes the logits that both models decided by, wherever they follow the finished text: (tokens before, [V])."""
 
     def __init__(
-        self, pair: Pair, prompt: Sequence[int], settings: GenerationSettings, gamma: int, rng: np.random.Generator
+        self, pair: Pair, prompt: Sequence[int], settings: SpeculationSettings, rng: np.random.Generator
     ) -> None:
-        self.draft = ModelProposer(pair.draft)
-        super().__init__(pair.verifier, self.draft, prompt, settings, gamma, rng)
-        self.seen: dict[str, list[tuple[int, Tensor]]] = {"verifier": [], "draft": []}
+        self.drafting = _NotingProposer(make_proposer(pair, settings))
+        super().__init__(pair.verifier, self.drafting, prompt, settings.generation, settings.gamma, rng)
+        self.verifier: _NotingModel = _NotingModel(pair.verifier)
+        self.seen: dict[str, Seen] = {"verifier": [], "draft": []}
 
     def round(self, index: int, n: int) -> Round:
+        start = self.length
         result = super().round(index, n)
-        for name, cached in (("verifier", self.verifier), ("draft", self.draft.cached)):
-            held = cached.length
-            self.seen[name].append((self.length, cached.forward(self.text[held : self.length], keep=1)[0]))
-            cached.rollback(held)
+        # What follows a rejected token is no prefix of the text.
+        for name, logits in (("verifier", self.verifier.last), ("draft", self.drafting.last.logits)):
+            self.seen[name] += [(start + i, row) for i, row in enumerate(logits[: result.n_accepted + 1])]
         return result
 
 
-def run_self_check(
-    pair: Pair,
-    prompts: Sequence[Sequence[int]],
-    warp: Warp,
-    gamma: int,
-    generator: Callable[[int], np.random.Generator],
-    n_tokens: int = 32,
-) -> SelfCheck:
-    """Check the engine on some prompts; `generator(i)` seeds prompt i."""
-    settings = GenerationSettings(warp, n_tokens, pair.eos_ids)
-    models = {"verifier": pair.verifier, "draft": pair.draft}
-    found: dict[str, list[float]] = {name: [] for name in models}
-    rounding: dict[str, list[float]] = {name: [] for name in models}
-    places: list[float] = []
-    for index, prompt in enumerate(prompts):
-        rng = generator(index)
-        loop = _WatchedLoop(pair, prompt, settings, gamma, rng)
-        answer = loop.run().token_ids
-        text = torch.tensor([*prompt, *answer], device=pair.verifier.device)
-        for name, model in models.items():
-            uncached = uncached_logits(model, text, keep=len(answer) + 1)
-            found[name] += [rms_difference(logits, uncached[n - len(prompt)]) for n, logits in loop.seen[name]]
-            rounding[name] += rounding_differences(model, text, len(prompt), uncached)
-            if name == "verifier":
-                places += probability_places(uncached[:-1], text[len(prompt) :], warp, rng)
-    logit_checks = [
-        LogitCheck(max(found[name]), max(SAFETY * max(rounding[name]), SMALLEST_LIMIT), len(found[name]))
-        for name in models
-    ]
-    return SelfCheck(
-        logit_checks[0],
-        logit_checks[1],
-        _greedy_check(pair, prompts[0], gamma, n_tokens),
-        DistributionCheck(len(places), float(stats.kstest(places, "uniform").pvalue)),
+@dataclass(frozen=True)
+class _Comparison:
+    """(largest, root mean square) differences of one model on one text: of the engine's logits, and by rounding."""
+
+    engine: list[tuple[float, float]]
+    rounding: list[tuple[float, float]]
+
+
+def _compare(
+    model: LanguageModel, text: Tensor, n_prompt: int, uncached: Tensor, seen: Seen, n_at_once: int
+) -> _Comparison:
+    return _Comparison(
+        [differences(logits, uncached[n - n_prompt]) for n, logits in seen],
+        rounding_differences(model, text, n_prompt, uncached, n_at_once),
+    )
+
+
+def _logit_check(comparisons: Sequence[_Comparison]) -> LogitCheck:
+    engine = [pair for comparison in comparisons for pair in comparison.engine]
+    return LogitCheck(
+        largest_difference=max(largest for largest, _ in engine),
+        largest_rms_difference=max(rms for _, rms in engine),
+        limit_rms=max(SAFETY * max(rms for c in comparisons for _, rms in c.rounding), SMALLEST_LIMIT),
+        n_logits=len(engine),
     )
 
 
@@ -182,10 +267,12 @@ def probability_places(logits: Tensor, answer: Tensor, warp: Warp, rng: np.rando
     return [t - w * float(rng.random()) if here else 1.0 for t, w, here in zip(top, width, inside, strict=True)]
 
 
-def _greedy_check(pair: Pair, prompt: Sequence[int], gamma: int, n_tokens: int) -> GreedyCheck:
-    settings = GenerationSettings(Warp(0.0, 1.0), n_tokens, pair.eos_ids)
-    plain = generate(pair.verifier, prompt, settings, np.random.default_rng(0)).token_ids
-    loop = SpeculativeLoop(pair.verifier, ModelProposer(pair.draft), prompt, settings, gamma, np.random.default_rng(0))
+def _greedy_check(pair: Pair, prompt: Sequence[int], settings: SpeculationSettings, limit_gap: float) -> GreedyCheck:
+    greedy = replace(settings.generation, warp=Warp(0.0, 1.0))
+    plain = generate(pair.verifier, prompt, greedy, np.random.default_rng(0)).token_ids
+    loop = SpeculativeLoop(
+        pair.verifier, make_proposer(pair, settings), prompt, greedy, settings.gamma, np.random.default_rng(0)
+    )
     speculative = loop.run().token_ids
     n_equal = next((i for i, (a, b) in enumerate(zip(plain, speculative, strict=False)) if a != b), len(plain))
     gap = None
@@ -193,4 +280,4 @@ def _greedy_check(pair: Pair, prompt: Sequence[int], gamma: int, n_tokens: int) 
         ids = torch.tensor([*prompt, *plain[:n_equal]], device=pair.verifier.device)
         top = uncached_logits(pair.verifier, ids, keep=1)[0].topk(2).values
         gap = float(top[0] - top[1])
-    return GreedyCheck(n_equal, len(plain), gap)
+    return GreedyCheck(n_equal, len(plain), gap, limit_gap)

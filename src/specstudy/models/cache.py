@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedConfig
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer
 
 from specstudy.models.load import LanguageModel
 
@@ -64,8 +64,8 @@ def roomy_cache(config: PreTrainedConfig) -> Cache:
 class CachedModel:
     """A model and the keys and values of the tokens that it has seen.
 
-    `length` is the number of cached tokens. After `forward` or `rollback` it is exact in every layer, which is checked:
-    a cache that is off by one still gives text that reads well.
+    `length` is the number of cached tokens. After every `rollback` it is checked to be that of every layer: a cache
+    that is off by one still gives text that reads well.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -103,8 +103,9 @@ class CachedModel:
             # A count of 0 still matters: it lets sliding-window layers drop what they kept for this call.
             self._cache.crop(-(self.length - length))
         self.length = length
+        self.check_length()
 
     def check_length(self) -> None:
-        """Raise AssertionError unless every layer holds exactly `length` tokens."""
-        lengths = {layer.get_seq_length() for layer in self._cache.layers if layer.is_initialized}
-        assert lengths <= {self.length}, f"cache layers hold {sorted(lengths)} tokens, not {self.length}"
+        """Raise AssertionError unless every layer that keeps keys and values holds exactly `length` tokens."""
+        held = {layer.get_seq_length() for layer in self._cache.layers if isinstance(layer, CacheLayerMixin)}
+        assert held <= {self.length}, f"the cache's layers hold {sorted(held)} tokens, not {self.length}"

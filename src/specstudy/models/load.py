@@ -12,19 +12,18 @@ import torch
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
-    DynamicCache,
     GgufConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
+from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
 from specstudy.models.sources import ModelSource, existing_path, find_source
 
 __all__ = [
@@ -37,8 +36,6 @@ __all__ = [
     "load_model",
     "load_pair",
 ]
-
-RECURRENT_FAMILIES = ("mamba", "rwkv", "recurrent_gemma", "xlstm")
 
 
 @dataclass(frozen=True)
@@ -67,6 +64,12 @@ class LanguageModel:
     def dtype(self) -> torch.dtype:
         dtype: torch.dtype = self.module.get_input_embeddings().weight.dtype
         return dtype
+
+    @property
+    def attention(self) -> str:
+        """Name of the attention implementation in force."""
+        name: str = self.module.config._attn_implementation
+        return name
 
     @property
     def n_emittable(self) -> int:
@@ -159,6 +162,7 @@ def load_model(
         module = module.to(device).eval().requires_grad_(False)
     except Exception as error:  # whatever a model's files make the library raise
         raise source.refused(error) from error
+    refuse_class(source, type(module), module.config)
     if absent := sorted(loading["missing_keys"]):
         raise source.refused(f"its files lack {len(absent)} of its weights, the first {absent[0]}")
     vocabulary, unused = _emittable_ids(emittable_tokens(tokenizer, module.config), module.device)
@@ -223,29 +227,9 @@ def _shown(tokens: dict[int, str], token_id: int) -> str:
 
 def _checked_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     """The tokenizer of a model that has passed every check short of loading it."""
-    refuse_recurrent_layers(source)
+    refuse_unless_tokens_can_be_taken_back(source)
     source.weight_files()
     return source.tokenizer()
-
-
-def refuse_recurrent_layers(source: ModelSource) -> None:
-    """Raise UserError for a model whose state cannot be rolled back after a rejection."""
-    config = source.config()
-    family = next((f for f in RECURRENT_FAMILIES if f in str(config.model_type).lower()), None)
-    if family is None:
-        try:
-            layers = DynamicCache(config=config).layers
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise source.refused(f"it needs a cache of its own kind ({error!r})") from error
-        recurrent = [i for i, layer in enumerate(layers) if isinstance(layer, LinearAttentionCacheLayerMixin)]
-        if not recurrent:
-            return
-        types = getattr(config.get_text_config(decoder=True), "layer_types", None)
-        family = types[recurrent[0]] if types else "linear_attention"
-    raise source.refused(
-        f"layers of type {family} keep a running state that cannot be taken back after a rejected token; "
-        "choose a model with attention layers only"
-    )
 
 
 def _emittable_ids(tokens: dict[int, str], device: torch.device) -> tuple[int, Tensor | None]:
