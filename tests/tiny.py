@@ -84,6 +84,7 @@ class ScriptedProposer:
     `passes` yields for each drafted token whether it is to be accepted, at temperature 0.
     """
 
+    model = None
     flops_per_token = 0.0
 
     def __init__(self, verifier: LanguageModel, passes: Any) -> None:

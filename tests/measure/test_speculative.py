@@ -7,7 +7,7 @@ import pytest
 import tiny
 import torch
 
-from specstudy.measure.decode import GenerationSettings, NotFiniteError, generate
+from specstudy.measure.decode import GenerationSettings, generate
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculative import SpeculativeLoop
@@ -161,14 +161,6 @@ def test_the_same_seed_gives_the_same_rounds_and_another_seed_others():
     verifier, draft = tiny.llama(1), tiny.llama(2)
     runs = [loop_for(verifier, ModelProposer(draft), 40, 3, warp=Warp(1.0, 0.9), seed=s).run() for s in (0, 0, 1)]
     assert runs[0].token_ids == runs[1].token_ids != runs[2].token_ids
-
-
-def test_logits_that_are_not_finite_stop_with_a_word():
-    verifier, draft = tiny.llama(1), tiny.llama(2)
-    with torch.no_grad():
-        draft.module.model.norm.weight[0] = torch.nan
-    with pytest.raises(NotFiniteError, match="NaN or infinite"):
-        loop_for(verifier, ModelProposer(draft), 10, 3).run()
 
 
 def test_emitted_tokens_add_up():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from specstudy import formulas
 from specstudy.measure import sampling
+from specstudy.measure.finite import not_finite
 from specstudy.measure.sampling import Warp, Warped
 from specstudy.measure.sinks import BLOCK_TOKENS, prefill_sums
 from specstudy.models import device as devices
@@ -21,10 +23,6 @@ from specstudy.models.load import LanguageModel, Pair
 from specstudy.models.tokens import text_of, token_text, word_starts
 from specstudy.prompts import RenderedPrompt
 from specstudy.records import DecodeAttention, DecodeRun, DecodeToken
-
-
-class NotFiniteError(FloatingPointError):
-    """A model gave NaN or infinite logits."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +60,6 @@ class Generation:
     @property
     def token_ids(self) -> list[int]:
         return [step.token_id for step in self.steps]
-
-
-def refuse_not_finite(model: LanguageModel) -> NotFiniteError:
-    """The error for logits that are NaN or infinite, with advice."""
-    advice = "; execution.dtype=float32 or bfloat16 has the range" if model.dtype == torch.float16 else ""
-    return NotFiniteError(
-        f"{model.name} gave NaN or infinite logits in {str(model.dtype).removeprefix('torch.')}{advice}"
-    )
 
 
 def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, Tensor]:
@@ -117,12 +107,12 @@ def generate(
         feed, packed = _step(logits, uniform, settings.warp, settings.n_candidates)
         values = packed.tolist()
         if not values[5]:
-            raise refuse_not_finite(model)
+            raise not_finite(model, torch.tensor([*prompt_ids, *(step.token_id for step in steps)], device=device))
         if not values[4]:
             feed, packed = _step(logits, uniform, settings.warp.widened(), settings.n_candidates)
             values = packed.tolist()
         if index == 0:
-            first_token_s = devices.now_s(device)
+            first_token_s = time.perf_counter()  # the device has finished: its result is here
         steps.append(_unpack(values, settings.n_candidates))
         if steps[-1].token_id in settings.eos_ids:
             finish_reason = "eos"
@@ -170,7 +160,7 @@ def teacher_forced(pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[i
         q_logits = draft.forward(block, keep=len(block))
         raw = sampling.raw_statistics(q_logits)
         if not bool(raw.finite.all()):
-            raise refuse_not_finite(pair.draft)
+            raise not_finite(pair.draft, ids[: start + len(block)])
         p, q = (complete_warp(logits, warp) for logits in (p_logits, q_logits))
         first_prob, second_prob = sampling.top_two(q_logits, raw.log_normalizer)
         forced.draft_entropy_bits.extend(raw.entropy_bits.tolist())

@@ -27,6 +27,7 @@ def continuation(text: Sequence[int], n: int, longest_match: int) -> list[int]:
 class PromptLookup:
     """Copies spans of the context. q is a one-hot: what it proposes, it proposes with certainty."""
 
+    model = None
     flops_per_token = 0.0
 
     def __init__(self, vocabulary: int, longest_match: int) -> None:

@@ -49,6 +49,11 @@ class Proposer(Protocol):
     """What the speculative loop asks of a draft."""
 
     @property
+    def model(self) -> LanguageModel | None:
+        """The model that drafts; None where none does."""
+        ...
+
+    @property
     def flops_per_token(self) -> float:
         """FLOPs of drafting one token; 0 where no model does it."""
         ...
@@ -84,6 +89,10 @@ class ModelProposer:
     def __init__(self, model: LanguageModel, stop: AdaptiveStop | None = None) -> None:
         self.cached = CachedModel(model)
         self._stop = stop
+
+    @property
+    def model(self) -> LanguageModel:
+        return self.cached.model
 
     @property
     def flops_per_token(self) -> float:

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from specstudy.measure.decode import complete_warp, generate
-from specstudy.measure.proposers import ModelProposer, Proposal, Proposer
+from specstudy.measure.proposers import Proposal, Proposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculation_records import SpeculationSettings, make_proposer
 from specstudy.measure.speculative import Round, SpeculativeLoop
@@ -104,7 +104,7 @@ def run_self_check(
     """Check the engine with every one of the settings in use, each on one of the prompts in turn, and every prompt at
     least once; `generator(i)` seeds the i-th generation.
 
-    One setting more has gamma 1: there even a weak draft meets both rejections and full acceptances within a few rounds.
+    One setting more has gamma 1: there even a weak draft meets rejections and full acceptances within a few rounds.
     """
     shortened = [_shortened(how) for how in (*settings, replace(settings[0], gamma=1))]
     compared: dict[str, list[_Comparison]] = {"verifier": [], "draft": []}
@@ -116,8 +116,8 @@ def run_self_check(
         answer = loop.run().token_ids
         text = torch.tensor([*prompt, *answer], device=pair.verifier.device)
         models = [("verifier", pair.verifier, how.gamma + 1)]
-        if isinstance(loop.drafting.proposer, ModelProposer) and loop.seen["draft"]:
-            models.append(("draft", loop.drafting.proposer.cached.model, 1))
+        if loop.proposer.model and loop.seen["draft"]:
+            models.append(("draft", loop.proposer.model, 1))
         for name, model, n_at_once in models:
             uncached = uncached_logits(model, text, keep=len(answer) + 1)
             compared[name].append(_compare(model, text, len(prompt), uncached, loop.seen[name], n_at_once))
@@ -193,13 +193,14 @@ class _NotingProposer:
     last: Proposal
 
     def __init__(self, proposer: Proposer) -> None:
-        self.proposer = proposer
+        self.model = proposer.model
         self.flops_per_token = proposer.flops_per_token
         self.prefill = proposer.prefill
         self.keep = proposer.keep
+        self._propose = proposer.propose
 
     def propose(self, context: Tensor, n: int, uniforms: Tensor, warp: Warp) -> Proposal:
-        self.last = self.proposer.propose(context, n, uniforms, warp)
+        self.last = self._propose(context, n, uniforms, warp)
         return self.last
 
 

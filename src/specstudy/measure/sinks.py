@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from specstudy import formulas
 from specstudy.formulas import ZScores
+from specstudy.measure.finite import not_finite
 from specstudy.models import device as devices
 from specstudy.models.attention import AttentionSums, calls_attention_functions, reduced_attention
 from specstudy.models.cache import CachedModel
@@ -73,6 +74,8 @@ def negative_log2_likelihoods(model: LanguageModel, token_ids: list[int]) -> Flo
     for start in range(0, len(token_ids) - 1, BLOCK_TOKENS):
         block = ids[start : min(start + BLOCK_TOKENS, len(token_ids) - 1)]
         logits = cached.forward(block, keep=len(block))
+        if not bool(torch.isfinite(logits.amax(-1)).all()):
+            raise not_finite(model, ids[: start + len(block)])
         targets = ids[start + 1 : start + 1 + len(block)]
         chosen = logits.gather(-1, targets[:, None])[:, 0]
         found.append((logits.logsumexp(-1) - chosen).cpu())
@@ -83,10 +86,11 @@ def measure_prefill(
     model: LanguageModel, tokenizer: object, rendered: RenderedPrompt, window: int, threshold: float
 ) -> dict[str, list[object]]:
     """All prefill records of one prompt: `prefill_tokens`, `prefill_heads`, `prefill_prompts`."""
+    # First, since it tells of logits that are not finite in plain words.
+    likelihoods = negative_log2_likelihoods(model, rendered.token_ids)
     before_s = devices.now_s(model.device)
     sums = prefill_sums(model, rendered.token_ids, window)
     prefill_s = devices.now_s(model.device) - before_s
-    likelihoods = negative_log2_likelihoods(model, rendered.token_ids)
     attention = received(sums)
     content = np.array([not p.is_structural for p in rendered.positions])
     z_all = formulas.robust_z_scores(attention.per_visible_query, content)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from specstudy.measure import sampling
-from specstudy.measure.decode import GenerationSettings, refuse_not_finite
+from specstudy.measure.decode import GenerationSettings
+from specstudy.measure.finite import NotFiniteError, not_finite
 from specstudy.measure.proposers import Proposal, Proposer
 from specstudy.measure.sampling import Warp, Warped
 from specstudy.models import device as devices
@@ -195,7 +196,7 @@ class SpeculativeLoop:
             verdict = verify(logits, proposal, self.warp, verify_uniforms[: len(proposal.ids) + 1])
             numbers = self._fetch(verdict)
             if not numbers.finite:
-                raise refuse_not_finite(self.verifier.model)
+                raise self._not_finite(proposal)
             if numbers.complete:
                 break
             # A nucleus was wider than the candidates looked at: do this round again, from now on sorting everything.
@@ -207,6 +208,12 @@ class SpeculativeLoop:
         self.length += len(result.emitted)
         self._keep(self.length)
         return result
+
+    def _not_finite(self, proposal: Proposal) -> NotFiniteError:
+        """Whose fault it is. A draft that gave no sound logits has drafted nonsense, and comes first."""
+        drafted_well = bool(sampling.raw_statistics(proposal.logits).finite.all())
+        model = self.verifier.model if drafted_well else self.proposer.model
+        return not_finite(model or self.verifier.model, self.text[: self.length])
 
     def _keep(self, length: int) -> None:
         """Roll both caches back to what the invariant allows for a text of `length` tokens."""
