@@ -31,6 +31,10 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     tables = {name: opened.table(name) for name in opened.tables}
     result = analyze_tables(tables, settings_of(config))
     publish_table(run_dir, "correlations", to_table("correlations", result.correlations))
+    publish_table(run_dir, "setting_measures", to_table("setting_measures", [*result.comparison.measures.values()]))
+    differences = to_table("setting_differences", [*result.comparison.differences.values()])
+    publish_table(run_dir, "setting_differences", differences)
+    publish_table(run_dir, "entropy_bound", to_table("entropy_bound", result.entropy_bounds))
     publish_table(run_dir, "claims", to_table("claims", result.claims))
     for name in SINK_TABLES:
         publish_table(run_dir, name, to_table(name, getattr(result.sinks, name)))

@@ -5,13 +5,14 @@ Columns are made whole, so that millions of rows take seconds. Numbers are plaus
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from specstudy.records import TABLES
+from specstudy.setting import Setting
 
 CATEGORIES = ("ambiguous", "code", "creative", "factual", "math")
 MEAN_ENTROPY_BITS = {"factual": 0.8, "code": 1.1, "math": 1.4, "creative": 2.6, "ambiguous": 3.1}
@@ -49,6 +50,8 @@ BOUNDARY = (
 class Plan:
     """How large the study is, and what holds in it.
 
+    `settings` are measured where given, else each of `gammas`; a rule that stops early does so here too, and
+    `temperature_effect` is the change of the log-odds of acceptance a unit of temperature.
     `context_effect`: change of ln mean entropy a standard deviation of context health; `entropy_effect`: change of the
     log-odds of acceptance a bit of draft entropy; `category_effect` scales the differences between categories.
     """
@@ -58,9 +61,11 @@ class Plan:
     n_answer_tokens: int = 128
     n_content_tokens: int = 60
     gammas: tuple[int, ...] = (4,)
+    settings: tuple[Setting, ...] = ()
     repetitions: int = 1
     context_effect: float = -0.3
     entropy_effect: float = -0.5
+    temperature_effect: float = 0.0
     category_effect: float = 1.0
     speedup: float = 1.15
     seed: int = 0
@@ -74,7 +79,8 @@ def make_tables(plan: Plan = Plan()) -> dict[str, pd.DataFrame]:
     generations["repetition"] = np.tile(np.arange(plan.repetitions), len(prompts))
     decode_tokens = _decode_tokens(plan, generations, rng)
     prefill_tokens = _prefill_tokens(plan, prompts, rng)
-    spec = [_speculation(plan, generations, gamma, rng) for gamma in plan.gammas]
+    settings = plan.settings or tuple(Setting(gamma, "model", "none", 0.7, 0.9) for gamma in plan.gammas)
+    spec = [_speculation(plan, generations, setting, rng) for setting in settings]
     tables = {
         "prefill_tokens": prefill_tokens,
         "prefill_heads": _prefill_heads(prompts, rng),
@@ -233,33 +239,34 @@ def _decode_attention(prefill_tokens: pd.DataFrame, repetitions: int, rng: np.ra
 
 
 def _speculation(
-    plan: Plan, generations: pd.DataFrame, gamma: int, rng: np.random.Generator
+    plan: Plan, generations: pd.DataFrame, setting: Setting, rng: np.random.Generator
 ) -> dict[str, pd.DataFrame]:
     """Rounds of drafted tokens with fates drawn token by token; one verifier token ends each round."""
     n_rounds = max(2, plan.n_answer_tokens // 2)
-    setting = {"proposer": "model", "stop": "none", "stop_threshold": np.nan}
-    setting |= {"temperature": 0.7, "top_p": 0.9, "gamma": gamma}
+    gamma = setting.gamma
+    keys = asdict(setting) | {"stop_threshold": np.nan if setting.stop_threshold is None else setting.stop_threshold}
     rows, number = _expand(generations, np.full(len(generations), n_rounds))
     token_rows = np.repeat(np.arange(len(rows)), gamma)
     index = np.tile(np.arange(gamma), len(rows))
     bits, draft_bits = _entropies(generations, rows[token_rows], rng)
-    expected = _acceptance(plan, draft_bits, rng)
+    expected = _acceptance(plan, draft_bits, rng, setting.temperature)
+    n_proposed = _n_proposed(setting, draft_bits.reshape(-1, gamma))
     passed = (rng.random(len(index)) < expected).reshape(-1, gamma)
-    n_accepted = np.where(passed.all(axis=1), gamma, passed.argmin(axis=1))
-    n_tested = np.minimum(n_accepted + 1, gamma)
+    n_accepted = np.minimum(np.where(passed.all(axis=1), gamma, passed.argmin(axis=1)), n_proposed)
+    n_tested = np.minimum(n_accepted + 1, n_proposed)
     untested = index >= n_tested[token_rows]
     outcome = np.where(untested, "untested", np.where(index < n_accepted[token_rows], "accepted", "rejected"))
-    draft_s, verify_s = (rng.normal(mean, 0.002, len(rows)).clip(1e-3) for mean in (gamma * 0.003, 0.028))
-    round_keys = {**_keys(generations, rows), **setting, "repetition": generations["repetition"].to_numpy()[rows]}
+    draft_s, verify_s = (rng.normal(mean, 0.002, len(rows)).clip(1e-3) for mean in (n_proposed * 0.003, 0.028))
+    round_keys = {**_keys(generations, rows), **keys, "repetition": generations["repetition"].to_numpy()[rows]}
     rounds = pd.DataFrame(
         {
             **round_keys,
             "round": number,
-            "n_proposed": gamma,
+            "n_proposed": n_proposed,
             "n_tested": n_tested,
             "n_accepted": n_accepted,
             "n_emitted": n_accepted + 1,
-            "stopped_early": False,
+            "stopped_early": n_proposed < gamma,
             "draft_s": draft_s,
             "verify_s": verify_s,
             "overhead_s": 0.004,
@@ -289,8 +296,8 @@ def _speculation(
     last = pd.DataFrame(
         {
             **{key: rounds[key].to_numpy() for key in (*round_keys, "round")},
-            "index": gamma,
-            "kind": np.where(n_accepted == gamma, "bonus", "correction").astype(object),
+            "index": n_proposed,
+            "kind": np.where(n_accepted == n_proposed, "bonus", "correction").astype(object),
             "outcome": None,
             "emitted": True,
             "token_id": rng.integers(len(WORDS), size=len(rows)),
@@ -299,14 +306,27 @@ def _speculation(
             "verifier_entropy_norm": 0.1,
         }
     )
+    drafted = drafted[index < n_proposed[token_rows]]
     tokens = pd.concat([drafted, last], ignore_index=True)
     tokens["token"] = _words(tokens["token_id"].to_numpy())
     tokens = tokens.sort_values(["prompt_id", "repetition", "round", "index"], kind="stable", ignore_index=True)
     return {
         "spec_tokens": tokens,
         "spec_rounds": rounds,
-        "spec_runs": _spec_runs(plan, generations, rounds, tokens, setting, rng),
+        "spec_runs": _spec_runs(plan, generations, rounds, tokens, keys, rng),
     }
+
+
+def _n_proposed(setting: Setting, draft_bits: NDArray) -> NDArray[np.intp]:
+    """Tokens drafted in each round before the rule stops it, never before the first: (rounds, gamma) -> (rounds,)."""
+    if setting.stop_threshold is None:
+        return np.full(len(draft_bits), setting.gamma)
+    if setting.stop == "entropy":
+        stops = draft_bits / np.log2(49152) >= setting.stop_threshold
+    else:
+        stops = 1 - np.sqrt(0.2 * draft_bits * np.log(2)) < setting.stop_threshold
+    stops[:, 0] = False
+    return np.where(stops.any(axis=1), stops.argmax(axis=1), setting.gamma)
 
 
 def _spec_runs(
@@ -323,6 +343,7 @@ def _spec_runs(
     ].sum()
     expected = tokens.groupby(keys)["expected_accept"].mean().loc[sums.index]
     total_s = sums["draft_s"] + sums["verify_s"] + sums["overhead_s"]
+    applies = 1.0 if setting["stop"] == "none" else np.nan
     speedup = plan.speedup * rng.normal(1, 0.08, len(sums)).clip(0.5)
     n_rounds = len(rounds) // len(generations)
     per_s = (sums["n_emitted"] / total_s).to_numpy()
@@ -345,12 +366,12 @@ def _spec_runs(
         overhead_time_share=(sums["overhead_s"] / total_s).to_numpy(),
         cost_ratio_flops=0.06,
         cost_ratio_time=0.08,
-        theoretical_speedup_flops=speedup * 1.3,
-        theoretical_speedup_time=speedup * 1.2,
-        theoretical_speedup_full=speedup * 1.05,
+        theoretical_speedup_flops=speedup * 1.3 * applies,
+        theoretical_speedup_time=speedup * 1.2 * applies,
+        theoretical_speedup_full=speedup * 1.05 * applies,
         finish_reason="length",
         text="An answer.",
-        null_reason=None,
+        null_reason=None if setting["stop"] == "none" else "the formulas mean drafts of gamma tokens",
     )
 
 
@@ -361,8 +382,9 @@ def _entropies(prompts: pd.DataFrame, rows: NDArray[np.intp], rng: np.random.Gen
     return mean * np.exp(0.6 * common - 0.18), (mean + 0.8) * np.exp(0.4 * common + 0.3 * own - 0.125)
 
 
-def _acceptance(plan: Plan, draft_bits: NDArray, rng: np.random.Generator) -> NDArray:
-    log_odds = 0.6 + plan.entropy_effect * (draft_bits - 2) + rng.normal(0, 0.8, len(draft_bits))
+def _acceptance(plan: Plan, draft_bits: NDArray, rng: np.random.Generator, temperature: float = 0.7) -> NDArray:
+    log_odds = 0.6 + plan.entropy_effect * (draft_bits - 2) + plan.temperature_effect * (temperature - 0.7)
+    log_odds += rng.normal(0, 0.8, len(draft_bits))
     return 1 / (1 + np.exp(-log_odds))
 
 

@@ -16,6 +16,7 @@ from specstudy.report import figures
 from specstudy.report.figures import CAPTIONS, DRAWERS, draw_all
 from specstudy.report.figures.trace import typical_prompt
 from specstudy.report.style import category_marks, interval, number, p_value, visible_token, wrapped
+from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 SMALL = Plan(n_per_category=3, n_answer_tokens=24)
@@ -35,7 +36,10 @@ def drawn(plan, directory):
 
 @pytest.fixture(scope="module")
 def every_figure(tmp_path_factory):
-    return drawn(replace(SMALL, gammas=(2, 4)), tmp_path_factory.mktemp("figures"))
+    fixed = Setting(4, "model", "none", 0.7, 0.9)
+    stopped = replace(fixed, stop="bound", stop_threshold=0.4)
+    settings = (fixed, replace(fixed, gamma=2), stopped, replace(fixed, temperature=0.0))
+    return drawn(replace(SMALL, settings=settings), tmp_path_factory.mktemp("figures"))
 
 
 def test_every_figure_is_drawn_as_png_and_svg(every_figure):
@@ -48,9 +52,31 @@ def test_every_figure_is_drawn_as_png_and_svg(every_figure):
             ElementTree.fromstring(content)
 
 
-def test_the_gamma_figures_need_several_gammas(tmp_path):
+def test_what_compares_settings_needs_several(tmp_path):
     names = {path.stem for path in drawn(SMALL, tmp_path)}
-    assert names == set(DRAWERS) - {"acceptance_by_gamma", "speedup_by_gamma"}
+    by_gamma = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
+    assert names == set(DRAWERS) - by_gamma - {"rule_differences", "acceptance_by_sampling"}
+
+
+def test_only_settings_that_differ_in_gamma_alone_are_drawn_against_it(tmp_path):
+    fixed = Setting(4, "model", "none", 0.7, 0.9)
+    stopped = replace(fixed, gamma=8, stop="entropy", stop_threshold=0.3)
+    result = analyze(make_tables(replace(SMALL, settings=(fixed, replace(fixed, gamma=2), stopped))), FAST)
+    for name in ("acceptance_by_gamma", "speedup_by_gamma", "tokens_by_gamma"):
+        lines = DRAWERS[name](result, {}).axes[0].get_lines()
+        assert all(
+            line.get_xdata() == pytest.approx([2, 4], abs=0.2)
+            for line in lines
+            if len(line.get_xdata()) > 1 and line.get_label()[0] != "_"
+        )
+
+
+def test_without_timing_acceptance_is_drawn_all_the_same(tmp_path):
+    tables = make_tables(replace(SMALL, gammas=(2, 4)))
+    relative = [n for n in tables["spec_runs"] if n == "speedup" or n.startswith(("theoretical", "cost_ratio_time"))]
+    tables["spec_runs"] = tables["spec_runs"].assign(**dict.fromkeys(relative, np.nan))
+    names = {path.stem for path in draw_all(analyze(tables, FAST), tables, tmp_path)}
+    assert {"acceptance_by_gamma", "entropy_bound", "breakeven_by_gamma"} <= names
 
 
 def test_texts_that_look_like_mathematics_or_markup_stay_as_they_are(every_figure):

@@ -103,12 +103,18 @@ def _averaged(frame: pd.DataFrame, columns: tuple[str, ...], suffix: str = "") -
 
 def _spec_runs(tables: Tables, setting: Setting) -> pd.DataFrame:
     runs = of_setting(frame_of(tables, "spec_runs"), setting)
+    return runs.assign(theoretical_speedup_acceptance_rate=series_theory(runs, setting.gamma))
+
+
+def series_theory(runs: pd.DataFrame, gamma: int) -> Floats:
+    """The formula with accepted / proposed for alpha, as the series had it; NaN where a run has no theory at all."""
     rates, costs = numbers(runs["acceptance_rate"]), numbers(runs["cost_ratio_flops"])
-    series_way = [
-        np.nan if np.isnan(rate) else formulas.expected_speedup(rate, setting.gamma, cost)
-        for rate, cost in zip(rates, costs, strict=True)
+    known = np.isfinite(rates) & np.isfinite(numbers(runs["theoretical_speedup_flops"]))
+    values = [
+        formulas.expected_speedup(rate, gamma, cost) if told else np.nan
+        for rate, cost, told in zip(rates, costs, known, strict=True)
     ]
-    return runs.assign(theoretical_speedup_acceptance_rate=np.array(series_way, dtype=np.float64))
+    return np.array(values, dtype=np.float64)
 
 
 def decoded_tokens(tables: Tables) -> pd.DataFrame:

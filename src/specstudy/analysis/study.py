@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -14,6 +14,7 @@ from specstudy.analysis.claim_tests import Evidence
 from specstudy.analysis.claims import answer_claims
 from specstudy.analysis.correlations import all_correlations
 from specstudy.analysis.declarations import Declaration, declarations
+from specstudy.analysis.entropy_bound import entropy_bounds
 from specstudy.analysis.join import Tables, decoded_tokens, prompt_frame, settings_measured, tested_tokens
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
@@ -27,8 +28,9 @@ from specstudy.analysis.measures import (
     setting_suffixes,
 )
 from specstudy.analysis.reliability import reliabilities
+from specstudy.analysis.setting_comparison import SettingComparison, compare_settings
 from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
-from specstudy.records import Claim, Correlation
+from specstudy.records import Claim, Correlation, EntropyBound
 from specstudy.setting import Setting
 
 
@@ -38,8 +40,9 @@ class AnalysisResult:
 
     `correlations` and `claims` are the rows of the tables of the same names. `prompts`: one row a prompt.
     `by_category`: mean of each measure by category and over all. `reliability`: split halves.
-    `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes.
     `sinks`: where attention gathers, and context health in its light.
+    `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the settings of
+    the run side by side. `entropy_bounds`: rows of the table `entropy_bound`.
     """
 
     settings: AnalysisSettings
@@ -55,6 +58,25 @@ class AnalysisResult:
     by_draft_entropy: pd.DataFrame
     round_times: pd.DataFrame
     sinks: SinkAnalysis
+    comparison: SettingComparison
+    entropy_bounds: list[EntropyBound]
+
+    @property
+    def gammas(self) -> list[Setting]:
+        """The primary setting and those that differ from it in gamma alone, in order."""
+        return of_other_gammas(self.suffixes, self.primary) if self.primary else []
+
+    @property
+    def samplings(self) -> list[Setting]:
+        """The primary setting and those that differ from it in temperature and top_p alone, in order."""
+        if self.primary is None:
+            return []
+        temperature, top_p = self.primary.temperature, self.primary.top_p
+        return sorted(
+            setting
+            for setting in self.suffixes
+            if replace(setting, temperature=temperature, top_p=top_p) == self.primary
+        )
 
     @property
     def primary_suffix(self) -> str:
@@ -107,6 +129,8 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         by_draft_entropy=acceptance.by_draft_entropy(decoded, tested.get(primary) if primary else None, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
         sinks=analyze_sinks(tables, prompts, settings),
+        comparison=compare_settings(tables, suffixes, list(related), settings),
+        entropy_bounds=entropy_bounds(decoded, settings),
     )
 
 

@@ -9,10 +9,13 @@ from specstudy.report.chapters import (
     chain,
     claims,
     environment,
+    gammas,
     prompts,
     reliability,
+    sampling,
     self_checks,
     speed,
+    stop_rules,
 )
 from specstudy.report.chapters.chapter import Chapter
 
@@ -25,6 +28,9 @@ CHAPTERS: tuple[Chapter, ...] = (
     categories.CHAPTER,
     acceptance.CHAPTER,
     speed.CHAPTER,
+    gammas.CHAPTER,
+    stop_rules.CHAPTER,
+    sampling.CHAPTER,
     reliability.CHAPTER,
     prompts.CHAPTER,
     Chapter("method", "Method"),

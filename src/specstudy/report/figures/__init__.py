@@ -9,7 +9,18 @@ from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.figures import acceptance, categories, chain, context, sinks, speed, trace
+from specstudy.report.figures import (
+    acceptance,
+    categories,
+    chain,
+    context,
+    gammas,
+    sampling,
+    sinks,
+    speed,
+    stop_rules,
+    trace,
+)
 from specstudy.report.style import figure_style, save
 
 # In the order in which they are read. A drawer gives None where its data is not there.
@@ -26,7 +37,12 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "reliability": context.reliability,
     "round_time": speed.round_time,
     "acceptance_by_gamma": speed.acceptance_by_gamma,
+    "tokens_by_gamma": gammas.tokens_by_gamma,
     "speedup_by_gamma": speed.speedup_by_gamma,
+    "breakeven_by_gamma": gammas.breakeven_by_gamma,
+    "rule_differences": stop_rules.rule_differences,
+    "entropy_bound": stop_rules.entropy_bound,
+    "acceptance_by_sampling": sampling.acceptance_by_sampling,
 }
 
 CAPTIONS: dict[str, str] = {
@@ -53,6 +69,18 @@ CAPTIONS: dict[str, str] = {
     "everything else.",
     "acceptance_by_gamma": "The three acceptance numbers against gamma. Accepted / proposed falls with gamma by "
     "construction; alpha does not.",
+    "tokens_by_gamma": "Tokens a round emits, measured, and what the formula expects from each prompt's alpha if every "
+    "token is accepted independently of the others. Bars are intervals over prompts.",
+    "breakeven_by_gamma": "From which alpha on drafting pays: the alpha at which the expected speedup is 1. By c alone "
+    "the verifier's wider pass and the overhead are free; by every measured cost they are not. Drafting pays where "
+    "the measured alpha lies above the curve.",
+    "rule_differences": "Rules that end a draft early, minus drafts of fixed length on the same prompts and random "
+    "numbers: the mean of the differences prompt by prompt, with its interval.",
+    "entropy_bound": "Every token of the verifier's own answers, nothing censored: what the two distributions allow "
+    "against the draft's entropy, with the bound of the stop rule. The bound is a heuristic, not proven. Acceptance is "
+    "between the distributions sampled from, after temperature and top_p; the entropy is at temperature 1.",
+    "acceptance_by_sampling": "The three acceptance numbers by temperature and top_p of both models, on the same "
+    "prompts and random numbers.",
     "speedup_by_gamma": "Measured speedup against four theories. The series fed accepted / proposed into a formula "
     "that means alpha.",
 }

@@ -57,22 +57,22 @@ def speedup_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
 
 
 def _against_gamma(result: AnalysisResult, measures: tuple[str, ...]) -> Figure | None:
-    if len({setting.gamma for setting in result.suffixes}) < 2:
+    if len(result.gammas) < 2:
         return None
     figure = new_figure(6.4, 4.6)
     axes = figure.subplots()
     for place, (measure, look) in enumerate(zip(measures, _LOOKS, strict=False)):
         _gamma_line(axes, result, measure, 0.04 * (place - (len(measures) - 1) / 2), *look)
-    axes.set_xticks(sorted({setting.gamma for setting in result.suffixes}))
-    axes.set_xlabel("gamma (tokens proposed in a full round)")
+    axes.set_xticks([setting.gamma for setting in result.gammas])
+    axes.set_xlabel(f"gamma (tokens proposed in a full round); n = {len(result.prompts)} prompts")
     figure.legend(loc="outside lower center", ncols=1)
     return figure
 
 
 def _gamma_line(axes: Axes, result: AnalysisResult, measure: str, shift: float, color: str, marker: str) -> None:
     overall = result.by_category[result.by_category["category"] == "all"].set_index("measure")
-    rows = overall.loc[[measure + suffix for suffix in result.suffixes.values()]]
-    gammas = [setting.gamma + shift for setting in result.suffixes]
+    rows = overall.loc[[measure + result.suffixes[setting] for setting in result.gammas]]
+    gammas = [setting.gamma + shift for setting in result.gammas]
     width = 2.2 if measure == "speedup" else 1.4
     axes.plot(gammas, rows["value"], color=color, marker=marker, linewidth=width, label=label(measure))
     axes.vlines(gammas, rows["low"], rows["high"], color=color, linewidth=width)

@@ -1,0 +1,84 @@
+"""How the bound behind the `bound` stop rule holds on the verifier's own text, where no rule has censored anything.
+
+AdaEDL (arXiv 2410.18351) and SVIP (arXiv 2411.18462) stop a draft by 1 - sqrt(c * H), H the draft's entropy in nats at
+temperature 1. It is a heuristic, not a proven bound: counted here is how often the expected acceptance lies below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, interval
+from specstudy.analysis.means import row_mean
+from specstudy.records import EntropyBound
+
+COEFFICIENT = 0.2
+LEVEL = 0.95
+# Below this the ratio to H is one of rounding errors.
+MIN_ENTROPY_NATS = 1e-3
+_GRID = 2048
+
+
+def entropy_bounds(decoded: pd.DataFrame, settings: AnalysisSettings) -> list[EntropyBound]:
+    """Both measures over all decoded tokens and by category; none without tokens that the draft was run over."""
+    kept = decoded[(decoded["draft_entropy_bits"].notna() & decoded["expected_accept"].notna()).to_numpy(dtype=bool)]
+    if kept.empty:
+        return []
+    categories = kept["category"].astype(object)
+    groups = [("all", kept), *((str(name), kept[categories == name]) for name in sorted(set(categories)))]
+    return [row for category, tokens in groups for row in _rows(category, tokens, settings)]
+
+
+def lower_bound(entropy_nats: Floats, coefficient: float = COEFFICIENT) -> Floats:
+    """1 - sqrt(c * H), negative where H is large: the heuristic estimate of the least acceptance."""
+    return 1.0 - np.sqrt(coefficient * entropy_nats)
+
+
+def _rows(category: str, tokens: pd.DataFrame, settings: AnalysisSettings) -> Iterator[EntropyBound]:
+    nats, accepted = tokens["draft_entropy_bits"].to_numpy() * math.log(2), tokens["expected_accept"].to_numpy()
+    used = nats >= MIN_ENTROPY_NATS
+    nats, accepted, prompts = nats[used], accepted[used], tokens["prompt_id"][used].cat.remove_unused_categories()
+    violated = row_mean((accepted < lower_bound(nats)).astype(np.float64), prompts, settings)
+    c95 = percentile((1.0 - accepted) ** 2 / nats, prompts.cat.codes.to_numpy().astype(np.intp), LEVEL, settings)
+    for measure, coefficient, estimate in (("violated_share", COEFFICIENT, violated), ("c95", None, c95)):
+        yield EntropyBound(
+            category=category,
+            measure=measure,
+            coefficient=coefficient,
+            n=estimate.n,
+            n_excluded=int((~used).sum()),
+            estimate=estimate.value,
+            ci_low=estimate.low,
+            ci_high=estimate.high,
+            null_reason=estimate.null_reason,
+        )
+
+
+def percentile(values: Floats, prompts: Codes, level: float, settings: AnalysisSettings) -> Estimate:
+    """The smallest of values (rows,) that `level` of them do not exceed, with an interval over prompts (rows,).
+
+    Resampled percentiles are looked up among at most 2048 of the values, equally many apart.
+    """
+    n, n_prompts = len(values), len(np.unique(prompts))
+    if not n:
+        return Estimate(0, null_reason="no tokens")
+    value = float(np.quantile(values, level, method="inverted_cdf"))
+    if n_prompts < 3:
+        return Estimate(n, value, null_reason=f"{n_prompts} prompts; an interval needs 3")
+    grid = np.unique(np.quantile(values, np.linspace(0, 1, min(n, _GRID)), method="inverted_cdf"))
+    counts = settings.counts(n_prompts)
+    codes = np.unique(prompts, return_inverse=True)[1]
+    # How many values of each prompt lie at or below each place of the grid: (prompts, grid).
+    places = np.searchsorted(grid, values, side="left")
+    below = np.zeros((n_prompts, len(grid)))
+    np.add.at(below, (codes, places), 1.0)
+    below = below.cumsum(axis=1)
+    resampled = grid[(counts @ below >= level * (counts @ below[:, -1])[:, None]).argmax(axis=1)]
+    influence = np.bincount(codes, level - (values <= value), n_prompts).astype(np.float64)
+    bounds = interval(value, resampled, influence, settings.confidence)
+    low, high = bounds if bounds else (None, None)
+    return Estimate(n, value, low, high)

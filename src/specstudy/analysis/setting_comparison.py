@@ -1,0 +1,161 @@
+"""The settings of a run side by side: each measure over prompts, and paired differences between settings.
+
+Theory is only asked about drafts of gamma tokens: where a run has no theory of its own, because a stop rule or prompt
+lookup makes drafts shorter, none is made up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from specstudy import formulas
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
+from specstudy.analysis.join import Tables, frame_of, numbers, of_setting, series_theory
+from specstudy.analysis.means import estimate_frame, mean, row_mean
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, SETTING_KEYS
+from specstudy.records import SettingDifference, SettingMeasure
+from specstudy.setting import Setting
+
+THEORIES = (
+    "theoretical_speedup_flops",
+    "theoretical_speedup_time",
+    "theoretical_speedup_full",
+    "theoretical_speedup_acceptance_rate",
+)
+DIFFERENCE_MEASURES = (*ACCEPTANCE_MEASURES, "tokens_per_round", "proposed_per_token", "untested_share", "speedup")
+_STORED = (
+    *ACCEPTANCE_MEASURES,
+    "tokens_per_round",
+    "speedup",
+    *THEORIES[:3],
+    "cost_ratio_flops",
+    "cost_ratio_time",
+    "target_efficiency",
+    "draft_time_share",
+    "verify_time_share",
+    "overhead_time_share",
+)
+# Two settings are compared if all that they differ in lies in one of these.
+_COMPARED_KEYS = ({"gamma", "stop", "stop_threshold"}, {"proposer"}, {"temperature", "top_p"})
+
+
+@dataclass(frozen=True)
+class SettingComparison:
+    """`measures`, `differences`: rows of `setting_measures` and `setting_differences`, by the setting (and what is
+    subtracted) and the measure. `theory_errors`: how far each theory lies from the clock, |theory - speedup| over
+    prompts and gammas (measure, n, value, low, high, null_reason)."""
+
+    measures: dict[tuple[Setting, str], SettingMeasure]
+    differences: dict[tuple[Setting, Setting, str], SettingDifference]
+    theory_errors: pd.DataFrame
+
+
+def compare_settings(
+    tables: Tables, suffixes: Mapping[Setting, str], gammas: list[Setting], settings: AnalysisSettings
+) -> SettingComparison:
+    """Everything about the settings in `suffixes`; `gammas` are those on which the theories are judged together."""
+    values = {setting: setting_values(tables, setting) for setting in suffixes}
+    return SettingComparison(
+        {(setting, row.measure): row for setting in suffixes for row in _measures(setting, values[setting], settings)},
+        {
+            (setting, reference, row.measure): row
+            for setting, reference in comparable_pairs(list(suffixes))
+            for row in _differences(setting, reference, values, settings)
+        },
+        _theory_errors([values[setting] for setting in gammas], settings),
+    )
+
+
+def comparable_pairs(settings: list[Setting]) -> list[tuple[Setting, Setting]]:
+    """Every pair (setting, reference) worth comparing: it differs in gamma and stop rule only, in the proposer only, or
+    in how it samples only. What does not stop early, and what the draft model drafts, is the reference."""
+    ordered = sorted(settings, key=lambda s: (s.stop != "none", s.proposer != "model", s))
+    pairs = []
+    for reference, setting in combinations(ordered, 2):
+        differing = {key for key in SETTING_KEYS if getattr(setting, key) != getattr(reference, key)}
+        if any(differing <= keys for keys in _COMPARED_KEYS):
+            pairs.append((setting, reference))
+    return pairs
+
+
+def setting_values(tables: Tables, setting: Setting) -> pd.DataFrame:
+    """One row a prompt: every measure at one setting, repetitions averaged first, NaN where it is not defined."""
+    runs = of_setting(frame_of(tables, "spec_runs"), setting)
+    columns: dict[str, Floats] = {name: numbers(runs[name]) for name in _STORED}
+    columns["theoretical_speedup_acceptance_rate"] = series_theory(runs, setting.gamma)
+    applies = np.isfinite(columns["theoretical_speedup_flops"])
+    columns["tokens_per_round_expected"] = _elementwise(
+        lambda alpha: formulas.expected_tokens_per_round(alpha, setting.gamma),
+        np.where(applies, columns["alpha"], np.nan),
+    )
+    proposed, tested, tokens = (numbers(runs[name]) for name in ("n_proposed", "n_tested", "n_tokens"))
+    columns["proposed_per_token"] = proposed / tokens
+    columns["untested_share"] = (proposed - tested) / np.where(proposed > 0, proposed, np.nan)
+    columns |= {f"{name}_error": np.abs(columns[name] - columns["speedup"]) for name in THEORIES}
+    # What a round costs in steps of the verifier, taken back out of what theory made of it.
+    full_cost = columns["tokens_per_round_expected"] / columns["theoretical_speedup_full"]
+    costs = {"flops": columns["cost_ratio_flops"], "time": columns["cost_ratio_time"]}
+    costs["full"] = (full_cost - 1.0) / setting.gamma
+    columns |= {
+        f"breakeven_alpha_{name}": _elementwise(
+            lambda cost: formulas.breakeven_alpha(setting.gamma, max(cost, 0.0)), np.where(applies, cost, np.nan)
+        )
+        for name, cost in costs.items()
+    }
+    index = pd.Index(runs["prompt_id"].astype(object), name="prompt_id")
+    return pd.DataFrame(columns, index=index).groupby(level=0).mean()
+
+
+def _elementwise(function: Callable[[float], float | None], values: Floats) -> Floats:
+    """The function of each value; NaN where it has none or the value is NaN."""
+    results = [None if np.isnan(value) else function(float(value)) for value in values]
+    return np.array([np.nan if result is None else result for result in results], dtype=np.float64)
+
+
+def _measures(setting: Setting, values: pd.DataFrame, settings: AnalysisSettings) -> Iterator[SettingMeasure]:
+    for name in map(str, values):
+        estimate = mean(values[name].to_numpy(), settings)
+        n_lost = int(values["cost_ratio_flops"].notna().sum()) - estimate.n
+        if name.startswith("breakeven_alpha") and estimate.n and n_lost:
+            # A mean over the prompts where drafting can pay would hide those where it cannot.
+            estimate = Estimate(estimate.n, null_reason=f"even alpha = 1 does not pay on {n_lost} prompts")
+        yield SettingMeasure(**asdict(setting), measure=name, **_told(estimate))
+
+
+def _differences(
+    setting: Setting, reference: Setting, values: Mapping[Setting, pd.DataFrame], settings: AnalysisSettings
+) -> Iterator[SettingDifference]:
+    ours, theirs = values[setting].align(values[reference], join="inner", axis=0)
+    subtracted: dict[str, Any] = {f"reference_{key}": value for key, value in asdict(reference).items()}
+    for name in DIFFERENCE_MEASURES:
+        estimate = mean((ours[name] - theirs[name]).to_numpy(), settings)
+        yield SettingDifference(**asdict(setting), **subtracted, measure=name, **_told(estimate))
+
+
+def _told(estimate: Estimate) -> dict[str, Any]:
+    reason = estimate.null_reason if estimate.n else "not defined at this setting"
+    return {
+        "n": estimate.n,
+        "estimate": estimate.value,
+        "ci_low": estimate.low,
+        "ci_high": estimate.high,
+        "null_reason": reason,
+    }
+
+
+def _theory_errors(values: list[pd.DataFrame], settings: AnalysisSettings) -> pd.DataFrame:
+    together = pd.concat(values) if values else pd.DataFrame(columns=[f"{name}_error" for name in THEORIES])
+    prompts = together.index.to_series()
+    return estimate_frame(
+        (
+            ({"measure": name}, row_mean(together[f"{name}_error"].to_numpy(dtype=np.float64), prompts, settings))
+            for name in THEORIES
+        ),
+        ("measure",),
+    )
