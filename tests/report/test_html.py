@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from specstudy.analysis.study import analyze
 from specstudy.report import html
 from specstudy.report.chapters import CHAPTERS, prompts
 from specstudy.report.figures import DRAWERS, draw_all
+from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 MANIFEST = {
@@ -70,7 +72,10 @@ def write(tables, directory: Path, manifest=MANIFEST, figures: bool = False) -> 
 
 @pytest.fixture(scope="module")
 def nasty_page(tmp_path_factory) -> str:
-    tables = make_tables(Plan(n_per_category=2, n_answer_tokens=24, gammas=(2, 4)))
+    fixed = Setting(4, "model", "none", 0.7, 0.9)
+    others = {"gamma": 2}, {"stop": "entropy", "stop_threshold": 0.2}, {"temperature": 1.0}
+    settings = (fixed, *(replace(fixed, **changes) for changes in others))
+    tables = make_tables(Plan(n_per_category=2, n_answer_tokens=24, settings=settings))
     for name in ("decode_tokens", "spec_tokens", "prefill_tokens"):
         tables[name].loc[tables[name]["token_id"] == 3, "token"] = NASTY
     for frame in tables.values():
@@ -127,7 +132,7 @@ def test_the_answer_stands_first(nasty_page):
     answer = body[: order[1]]
     assert answer.count('class="link ') == 3
     assert "Of the chain" in answer
-    assert "At gamma 4 speculative decoding is" in answer
+    assert "At gamma 4, stop=none, temperature=0.7 speculative decoding is" in answer
     assert "is constant (10): it can correlate with nothing." in answer
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import Floats
+from specstudy.analysis.entropy_bound import MIN_ENTROPY_NATS, lower_bound
 from specstudy.analysis.join import Tables, frame_of, numbers
 from specstudy.analysis.measures import SPEED_MEASURES
 
 # 1 - sqrt(0.2 * H), H in nats: the entropy bound as AdaEDL (arXiv 2410.18351) uses it.
-BOUND_FACTOR = 0.2
 
 
 def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: list[str]) -> pd.DataFrame:
@@ -23,16 +22,11 @@ def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: list[st
     return prompts.join(parts, how="left").assign(**_speedup_over_theory(prompts, suffixes))
 
 
-def entropy_bound(draft_entropy_bits: Floats) -> Floats:
-    """The acceptance that AdaEDL expects at least, 1 - sqrt(0.2 * H), never under 0: float64 (rows,)."""
-    bound: Floats = np.clip(1.0 - np.sqrt(BOUND_FACTOR * np.log(2) * draft_entropy_bits), 0.0, None)
-    return bound
-
-
 def with_bound(decoded: pd.DataFrame) -> pd.DataFrame:
     """Decoded tokens with `bound_violated`: 1.0 where the expected acceptance lies under the entropy bound."""
-    bound, accept = entropy_bound(decoded["draft_entropy_bits"].to_numpy()), decoded["expected_accept"].to_numpy()
-    violated = np.where(np.isfinite(bound) & np.isfinite(accept), accept < bound, np.nan)
+    nats, accept = decoded["draft_entropy_bits"].to_numpy() * np.log(2), decoded["expected_accept"].to_numpy()
+    known = (nats >= MIN_ENTROPY_NATS) & np.isfinite(accept)
+    violated = np.where(known, accept < lower_bound(nats), np.nan)
     return decoded.assign(bound_violated=violated.astype(np.float64))
 
 

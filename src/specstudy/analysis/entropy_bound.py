@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, interval
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
 from specstudy.analysis.means import row_mean
 from specstudy.records import EntropyBound
 
@@ -44,17 +44,17 @@ def _rows(category: str, tokens: pd.DataFrame, settings: AnalysisSettings) -> It
     nats, accepted, prompts = nats[used], accepted[used], tokens["prompt_id"][used].cat.remove_unused_categories()
     violated = row_mean((accepted < lower_bound(nats)).astype(np.float64), prompts, settings)
     c95 = percentile((1.0 - accepted) ** 2 / nats, prompts.cat.codes.to_numpy().astype(np.intp), LEVEL, settings)
-    for measure, coefficient, estimate in (("violated_share", COEFFICIENT, violated), ("c95", None, c95)):
+    for measure, coefficient, found in (("violated_share", COEFFICIENT, violated), ("c95", None, c95)):
         yield EntropyBound(
             category=category,
             measure=measure,
             coefficient=coefficient,
-            n=estimate.n,
+            n=found.n,
             n_excluded=int((~used).sum()),
-            estimate=estimate.value,
-            ci_low=estimate.low,
-            ci_high=estimate.high,
-            null_reason=estimate.null_reason,
+            estimate=found.value,
+            ci_low=found.low,
+            ci_high=found.high,
+            null_reason=found.null_reason,
         )
 
 
@@ -77,8 +77,6 @@ def percentile(values: Floats, prompts: Codes, level: float, settings: AnalysisS
     below = np.zeros((n_prompts, len(grid)))
     np.add.at(below, (codes, places), 1.0)
     below = below.cumsum(axis=1)
-    resampled = grid[(counts @ below >= level * (counts @ below[:, -1])[:, None]).argmax(axis=1)]
+    samples = grid[(counts @ below >= level * (counts @ below[:, -1])[:, None]).argmax(axis=1)]
     influence = np.bincount(codes, level - (values <= value), n_prompts).astype(np.float64)
-    bounds = interval(value, resampled, influence, settings.confidence)
-    low, high = bounds if bounds else (None, None)
-    return Estimate(n, value, low, high)
+    return estimate(n, resampled(value, samples, influence), settings.confidence, None)
