@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specstudy.config import StudyConfig, local_path, to_mapping
+from specstudy.tables.differences import override_text
 from specstudy.tables.listing import RunSummary, list_runs
 
 _WIDTH_OF_A_FILE = 160
@@ -35,24 +35,23 @@ def _table(found: list[RunSummary]) -> Table:
     for run in found:
         started = (run.started or "")[:16].replace("T", " ")
         stages = "\n".join(_stage(name, counts) for name, counts in run.stages.items())
-        differing = "\n".join(f"{key} {_shown(here)} ({_shown(there)})" for key, (here, there) in run.differing.items())
+        differing = "\n".join(
+            f"{key} {override_text(here)} ({override_text(there)})" for key, (here, there) in run.differing.items()
+        )
         n_prompts = "" if run.n_prompts is None else str(run.n_prompts)
         # Text, not str: names and values are data, in which rich would see markup.
-        table.add_row(*(Text(cell) for cell in (run.name, started, run.state, stages, n_prompts, differing)))
+        cells = (run.name, started, _state(run), stages, n_prompts, differing)
+        table.add_row(*map(Text, cells), style="bold red" if run.failed_checks else None)
     return table
+
+
+def _state(run: RunSummary) -> str:
+    return f"{run.state}, SELF-CHECK FAILED in {', '.join(run.failed_checks)}" if run.failed_checks else run.state
 
 
 def _stage(name: str, counts: Mapping[str, Any]) -> str:
     failed = counts.get("n_failed")
     return f"{name} {counts.get('n_done', '')}".rstrip() + (f", {failed} failed" if failed else "")
-
-
-def _shown(value: object) -> str:
-    """A value as one would write it in an override; a list of one is written as that one."""
-    if isinstance(value, list):
-        items = ",".join(_shown(item) for item in value)
-        return items if len(value) == 1 else f"[{items}]"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,13 @@ def test_words_given_change_what_it_is_compared_with(tmp_path: Path, capsys: pyt
     assert "spec.gamma 4 ([2,6])" in capsys.readouterr().out
 
 
+def test_a_failed_self_check_marks_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run(tmp_path, StudyConfig())
+    manifest.update(path, "self_checks", {"speculate": {"passed": False}})
+    runs.runs(StudyConfig(output_dir=str(tmp_path)))
+    assert "not finished, SELF-CHECK FAILED in speculate" in capsys.readouterr().out
+
+
 def test_an_empty_place_says_what_to_do(tmp_path: Path) -> None:
     script = Path(runs.__file__)
     command = [sys.executable, str(script), f"output_dir={tmp_path}/no runs, [yet]"]

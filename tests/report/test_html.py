@@ -24,7 +24,9 @@ MANIFEST = {
         "spec": {"gamma": [2, 4]},
     },
     "environment": {"packages": {"numpy": "2"}, "python": "3.11"},
-    "self_checks": {"sums to one": "passed"},
+    "self_checks": {
+        "speculate": {"key": "00ff", "passed": True, "greedy": {"passed": True, "n_equal": 32, "top_two_gap": None}}
+    },
 }
 NASTY = '</style><script>alert("x")</script>'
 
@@ -144,7 +146,7 @@ def test_dark_mode_print_and_narrow_screens_are_provided_for(nasty_page):
 
 
 def test_candidates_are_told_by_their_texts(nasty_page):
-    assert re.search(r'data-d="[0-9.]+ bits, draft [0-9.]+ bits[^"]*\n?&#10;0\.50  the', nasty_page)
+    assert re.search(r'data-d="[0-9.]+ bits, draft [0-9.]+ bits[^"]*\n?&#10;0\.50 ·the', nasty_page)
 
 
 def test_fifty_prompts_stay_light(tmp_path):
@@ -169,6 +171,14 @@ def test_failures_are_told(tmp_path):
     page = write(tables, tmp_path)
     assert "1 prompts failed (1 in decode)" in page
     assert "memory: out of &lt;/style&gt;" in page
+
+
+def test_a_passed_self_check_is_told_in_detail(nasty_page):
+    assert 'role="alert"' not in nasty_page
+    section = nasty_page[nasty_page.index('<section id="self_checks"') :]
+    section = section[: section.index("</section>")]
+    for words in ("greedy speculative decoding writes what greedy decoding writes", ">passed<", "<td>equal 32</td>"):
+        assert words in section
 
 
 def test_many_prompts_are_cut_and_that_is_said(tmp_path, monkeypatch):

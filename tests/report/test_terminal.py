@@ -51,6 +51,16 @@ def test_the_summary_says_what_was_found_and_where_it_is(capsys):
         assert f"\n {category} " in text
 
 
+def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
+    tables = make_tables(PLAN)
+    check = {"passed": False, "greedy": {"passed": False, "n_equal": 3, "n_tokens": 32}}
+    terminal.summary(analyze(tables, FAST), tables, {"self_checks": {"speculate": check}}, Path("outputs/run"))
+    text = capsys.readouterr().out
+    assert text.count("SELF-CHECK FAILED in speculate: do not trust this run's numbers.") == 2
+    assert text.index("SELF-CHECK") < text.index("The chain") < text.rindex("/tables") < text.rindex("SELF-CHECK")
+    assert "equal 3, tokens 32" in " ".join(text.split())
+
+
 @pytest.mark.parametrize(
     ("speedup", "words"), [(1.2, "faster than"), (0.8, "slower than"), (1.0, "not clearly different")]
 )

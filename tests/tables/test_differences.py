@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specstudy.tables.differences import differences, flatten
+from specstudy.tables.differences import differences, flatten, override_text
 
 NESTED = st.recursive(
     st.integers() | st.none() | st.lists(st.integers()),
@@ -21,6 +22,13 @@ def test_differing_keys_are_dotted_and_in_order() -> None:
         "new.deep.er": (2, None),
         "old": (None, True),
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [([4], "4"), ([2, 6], "[2,6]"), ("a b", "a b"), (None, "null"), (0.5, "0.5"), (True, "true")]
+)
+def test_values_are_written_as_in_an_override(value: object, text: str) -> None:
+    assert override_text(value) == text
 
 
 @settings(deadline=None)

@@ -43,6 +43,13 @@ def test_a_run_killed_before_its_manifest_is_not_finished(tmp_path: Path) -> Non
     assert (run.state, run.started, run.n_prompts) == ("not finished", None, None)
 
 
+def test_a_failed_self_check_is_listed(tmp_path: Path) -> None:
+    path = make_run(tmp_path, "2026-01-01T10:00:00+00:00")
+    manifest.update(path, "self_checks", {"speculate": {"passed": False}, "decode": {"passed": True}})
+    (run,) = list_runs(tmp_path, DEFAULTS)
+    assert (run.state, run.failed_checks) == ("finished", ["speculate"])
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "config.yaml"])
 def test_a_damaged_run_says_so_and_hides_no_other(tmp_path: Path, name: str) -> None:
     good = make_run(tmp_path, "2026-01-01T10:00:00+00:00")

@@ -182,10 +182,9 @@ def _all_differences(
 
 
 def _prompts_at(tables: Tables, setting: Setting) -> pd.DataFrame:
-    """The prompt frame of one setting, so that its measures bear no suffix, with tokens_per_s."""
+    """The prompt frame of one setting, so that its measures bear no suffix."""
     runs = of_setting(frame_of(tables, "spec_runs"), setting)
-    tokens_per_s = runs.groupby("prompt_id", observed=True)["tokens_per_s"].mean()
-    return prompt_frame({**tables, "spec_runs": runs}).join(tokens_per_s)
+    return prompt_frame({**tables, "spec_runs": runs})
 
 
 def _differences(

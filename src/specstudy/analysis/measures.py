@@ -29,7 +29,7 @@ SPEED_MEASURES = (
     "theoretical_speedup_full",
     "theoretical_speedup_acceptance_rate",
 )
-COST_MEASURES = ("tokens_per_round", "target_efficiency", "cost_ratio_flops", "cost_ratio_time")
+COST_MEASURES = ("tokens_per_round", "target_efficiency", "cost_ratio_flops", "cost_ratio_time", "tokens_per_s")
 
 _LABELS = {
     "context_health_soft": "soft context health (0 to 10)",
@@ -73,6 +73,7 @@ _LABELS = {
     "target_efficiency": "target efficiency",
     "cost_ratio_flops": "c from FLOPs",
     "cost_ratio_time": "c from step times",
+    "tokens_per_s": "tokens per second",
     "entropy_bits": "verifier entropy (bits)",
     "draft_entropy_bits": "draft entropy (bits)",
     "verifier_entropy_bits": "verifier entropy (bits)",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +13,9 @@ from rich.text import Text
 from specstudy.analysis.compare import Comparison, Side
 from specstudy.report.console import report_console, report_table
 from specstudy.report.style import NONE, interval, number, visible_token
-from specstudy.report.words import SHORT, VERDICTS
+from specstudy.report.words import SHORT, VERDICTS, alarm
 from specstudy.tables import manifest
+from specstudy.tables.differences import override_text
 
 _SHORT = SHORT | {
     "context_health_soft": "soft context health",
@@ -45,7 +45,8 @@ def print_comparison(comparison: Comparison, a: Side, b: Side) -> None:
 
 def _state(written: Mapping[str, Any]) -> str:
     started = str(written.get("time", {}).get("start") or "")[:16].replace("T", " ")
-    return started if manifest.is_finished(written) else f"{started}, not finished".lstrip(", ")
+    notes = [started, "" if manifest.is_finished(written) else "not finished", alarm(written)]
+    return ", ".join(filter(None, notes))
 
 
 def _print_values(console: Console, title: str, same: str, values: Mapping[str, tuple[object, object]]) -> None:
@@ -62,13 +63,8 @@ def _print_values(console: Console, title: str, same: str, values: Mapping[str, 
 
 
 def _shown(value: object) -> str:
-    """A value as one would write it in an override; a content hash by its first digits."""
-    if value is None:
-        return NONE
-    if isinstance(value, list):
-        items = ", ".join(map(_shown, value))
-        return items if len(value) == 1 else f"[{items}]"
-    text = value if isinstance(value, str) else json.dumps(value)
+    """A value as in an override; none as a dash, a content hash by its first digits."""
+    text = NONE if value is None else override_text(value)
     is_hash = len(text) == _HASH_LENGTH and not set(text) - set("0123456789abcdef")
     return text[:_HASH_SHOWN] if is_hash else text
 

@@ -41,7 +41,7 @@ def render(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any], 
         if context is not None and (body := template.render(context).strip()):
             chapters.append(WrittenChapter(chapter.name, chapter.title, Markup(body)))
     page = environment.get_template("report.html.j2").render(
-        chapters=chapters, version=__version__, models=words.models_sentence(manifest)
+        chapters=chapters, version=__version__, models=words.models_sentence(manifest), alarm=words.alarm(manifest)
     )
     path.write_text(page, encoding="utf-8")
 
@@ -55,7 +55,7 @@ def _environment(figures_dir: Path) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"number": style.number, "p": style.p_value, "label": label, "phrase": phrase}
-    environment.filters |= {"shown": shown_token, "visible": style.visible_token}
+    environment.filters |= {"readable": style.readable_token, "visible": style.visible_token, "themed": style.themed}
     environment.globals |= {"interval": style.interval, "verdicts": words.VERDICTS}
     environment.globals |= {"figure": lambda name: figure(name, figures_dir)}
     return environment
@@ -86,9 +86,3 @@ def figure(name: str, figures_dir: Path) -> Markup:
         return Markup()
     svg = inline_svg(file.read_text(encoding="utf-8"), name)
     return Markup(_FIGURE).format(name=name, title=name.replace("_", " "), svg=svg, caption=caption)
-
-
-def shown_token(token: str) -> str:
-    """A token as it stands in running text: line breaks are marked and kept, control characters made visible."""
-    shown = token.replace("\r", "").replace("\n", "↵\n")
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in shown)

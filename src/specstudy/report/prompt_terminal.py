@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specstudy.report.prompt_view import ENTROPY_LEVELS, AnswerToken, PromptToken, PromptView, Round
-from specstudy.report.style import number, visible_token
+from specstudy.report.style import number, readable_token, visible_token
 
 # From calm blue to hot red; tokens are also readable without colour, by the table of surest and least sure ones.
 _SHADES = ("default", "sky_blue3", "cyan3", "green3", "yellow3", "gold3", "orange1", "dark_orange", "red1")
@@ -56,13 +56,12 @@ def _prompt_text(tokens: tuple[PromptToken, ...]) -> Text:
         style = "dim" if token.structural_role else ""
         if token.is_sink:
             style += " underline bold red" if token.is_anomalous else " underline"
-        text.append(readable(token.text), style.strip())
+        text.append(_running(token.text), style.strip())
     return text
 
 
-def readable(token: str) -> str:
-    """A token in running text: line breaks stay, other control characters are made visible."""
-    return "\n".join(visible_token(part).replace("·", " ") for part in token.split("\n"))
+def _running(token: str) -> str:
+    return readable_token(token).replace("↵", "")
 
 
 def _sink_table(title: str, sinks: list[PromptToken]) -> Table | Text:
@@ -91,7 +90,7 @@ def _scale() -> Text:
 def _answer_text(tokens: tuple[AnswerToken, ...]) -> Text:
     text = Text()
     for token in tokens:
-        text.append(readable(token.text), _SHADES[token.level])
+        text.append(_running(token.text), _SHADES[token.level])
     return text
 
 

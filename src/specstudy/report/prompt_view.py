@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from specstudy.setting import Setting
 
 ENTROPY_LEVELS = 8
 _BITS_A_LEVEL = 0.6
+_ROUND_COLUMNS = ("round", "token", "kind", "outcome", "draft_entropy_bits", "accept_prob")
 
 
 @dataclass(frozen=True)
@@ -203,21 +205,13 @@ def _answer_tokens(rows: pd.DataFrame | None) -> tuple[AnswerToken, ...]:
 def _rounds(rows: pd.DataFrame | None) -> tuple[Round, ...]:
     if rows is None:
         return ()
-    return tuple(
-        Round(
-            int(str(number)),
-            tuple(
-                RoundToken(
-                    str(row.token),
-                    str(row.outcome) if row.kind == "draft" else str(row.kind),
-                    optional(row.draft_entropy_bits),
-                    optional(row.accept_prob),
-                )
-                for row in rows_of(tokens)
-            ),
-        )
-        for number, tokens in rows.groupby("round")
-    )
+    by_round = itertools.groupby(rows_of(rows[list(_ROUND_COLUMNS)]), key=lambda row: int(row.round))
+    return tuple(Round(number, tuple(map(_round_token, tokens))) for number, tokens in by_round)
+
+
+def _round_token(row: Any) -> RoundToken:
+    fate = str(row.outcome) if row.kind == "draft" else str(row.kind)
+    return RoundToken(str(row.token), fate, optional(row.draft_entropy_bits), optional(row.accept_prob))
 
 
 def optional(value: Any) -> float | None:

@@ -14,12 +14,14 @@ import matplotlib
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
-# Ink, muted ink, grid and paper follow the reader's light or dark mode on the page; the others stay as they are.
 INK, MUTED, GRID, PAPER = "#1f2328", "#656d76", "#d8dee4", "#ffffff"
 NONE = "\N{EN DASH}"
 DARK, LIGHT = "#111418", "#fefefe"
 BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 PINK, SKY, BROWN, GREY = "#cc79a7", "#56b4e9", "#8c6d31", "#8c959f"
+# On the page these are named after what they are, so that they can follow its light or dark mode: the blue is too dark
+# to be read on black.
+THEMED = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper", BLUE: "blue"}
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ def save(figure: Figure, directory: Path, name: str) -> list[Path]:
     return paths
 
 
+def themed(color: str) -> str:
+    """A colour as the page writes it."""
+    return f"var(--{THEMED[color]})" if color in THEMED else color
+
+
 def wrapped(text: str, width: int = 34) -> str:
     """A label broken into lines of at most `width` characters where words allow."""
     return "\n".join(textwrap.wrap(text, width, break_long_words=False))
@@ -112,15 +119,25 @@ def wrapped(text: str, width: int = 34) -> str:
 
 def visible_token(token: str) -> str:
     """A token on one line, with its white space and control characters to be seen."""
-    shown = token.replace("\r", "").replace("\n", "↵").replace("\t", "⇥").replace(" ", "·")
-    return "".join(c if c.isprintable() else "�" for c in shown)
+    return readable_token(token).replace("\n", "").replace("\t", "⇥").replace(" ", "·")
+
+
+# Invisible, but letters and emoji are joined and kept apart by them.
+_JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
+
+
+def readable_token(token: str) -> str:
+    """A token in running text: line breaks marked and kept, control characters (of direction too) made visible."""
+    shown = token.replace("\r", "").replace("\n", "↵\n")
+    return "".join(c if c.isprintable() or c in f"\n\t{_JOINERS}" else "\N{REPLACEMENT CHARACTER}" for c in shown)
 
 
 def number(value: float | None, digits: int = 2) -> str:
     """A number for people; a dash for none."""
     if value is None or value != value:
         return NONE
-    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+    rounded = round(value, digits) + 0.0  # adding zero takes the sign from a negative zero
+    return f"{rounded:.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def interval(low: float | None, high: float | None, digits: int = 2) -> str:

@@ -8,9 +8,6 @@ from markupsafe import Markup
 
 from specstudy.report import style
 
-# Inks of the figures that follow the page's light or dark mode.
-_THEMED = {style.INK: "ink", style.MUTED: "muted", style.GRID: "grid", style.PAPER: "paper"}
-
 
 def inline_svg(text: str, name: str) -> Markup:
     """A Matplotlib SVG as part of the page: its ids made its own, its inks those of the page, its size the reader's.
@@ -26,6 +23,6 @@ def inline_svg(text: str, name: str) -> Markup:
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
-    for color, variable in _THEMED.items():
-        svg = svg.replace(f": {color}", f": var(--{variable})")
+    for color in style.THEMED:
+        svg = svg.replace(f": {color}", f": {style.themed(color)}")
     return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{name.replace("_", " ")}" style="{size}"', 1))

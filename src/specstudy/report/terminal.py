@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Group
+from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +18,7 @@ from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim
 from specstudy.report import words
+from specstudy.report.checks import CheckRow, check_rows
 from specstudy.report.console import report_console, report_table
 from specstudy.report.prompt_terminal import draw_prompt
 from specstudy.report.prompt_view import PromptViews
@@ -31,6 +32,7 @@ def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any],
     """Prints what the study found and where its files are; plain text of 80 columns where it is not a terminal."""
     console = report_console()
     console.print()
+    _print_alarm(manifest, console)
     console.print(Text(words.models_sentence(manifest) or "specstudy", style="bold"))
     console.print(Text(words.chain_sentence(result)))
     console.print(_links(result))
@@ -39,7 +41,25 @@ def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any],
     console.print()
     console.print(_means(result))
     console.print(_claims(result))
+    if checks := list(check_rows(manifest)):
+        console.print(_checks(checks))
     console.print(_files(run_dir))
+    _print_alarm(manifest, console)
+
+
+def _print_alarm(manifest: Mapping[str, Any], console: Console) -> None:
+    if alarm := words.alarm(manifest):
+        console.print(Panel(Text(alarm, style="bold"), style="bold white on red", box=box.HEAVY))
+
+
+def _checks(rows: list[CheckRow]) -> Table:
+    table = report_table("Self-checks")
+    for name in ("outcome", "check", "measured"):
+        table.add_column(name)
+    for row in rows:
+        outcome = {None: "", True: "passed", False: "FAILED"}[row.passed]
+        table.add_row(Text(outcome, style="bold red" if row.passed is False else "green"), row.meaning, row.measured)
+    return table
 
 
 def _findings(result: AnalysisResult, tables: Tables) -> list[str]:

@@ -11,6 +11,7 @@ from specstudy.analysis.join import Tables, frame_of
 from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, label, setting_name
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.style import interval, number
+from specstudy.tables.manifest import failed_self_checks
 
 VERDICTS = {
     "supported": "supported",
@@ -94,6 +95,12 @@ def failures_sentence(tables: Tables) -> str:
         return "No prompt failed."
     stages = ", ".join(f"{n} in {stage}" for stage, n in errors["stage"].value_counts(sort=False).items())
     return f"{errors['prompt_id'].nunique()} prompts failed ({stages}); everything below is over the others."
+
+
+def alarm(manifest: Mapping[str, Any]) -> str:
+    """What must be said before anything else; empty if every self-check passed."""
+    failed = failed_self_checks(manifest)
+    return f"SELF-CHECK FAILED in {', '.join(failed)}: do not trust this run's numbers." if failed else ""
 
 
 def models_sentence(manifest: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 
@@ -22,3 +23,11 @@ def differences(config: Mapping[str, object], defaults: Mapping[str, object]) ->
     ours, theirs = flatten(config), flatten(defaults)
     keys = [*ours, *(key for key in theirs if key not in ours)]
     return {key: (ours.get(key), theirs.get(key)) for key in keys if ours.get(key) != theirs.get(key)}
+
+
+def override_text(value: object) -> str:
+    """A value as one would write it in an override; a list of one is written as that one."""
+    if isinstance(value, list):
+        items = ",".join(map(override_text, value))
+        return items if len(value) == 1 else f"[{items}]"
+    return value if isinstance(value, str) else json.dumps(value)

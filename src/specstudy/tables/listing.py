@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ class RunSummary:
     started: str | None = None  # ISO 8601 with zone
     n_prompts: int | None = None
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # as in the manifest
+    failed_checks: Sequence[str] = ()  # stages whose self-check failed
     differing: Mapping[str, tuple[object, object]] = field(default_factory=dict)  # dotted key: (here, there)
 
 
@@ -54,5 +55,6 @@ def _summary(run_dir: Path, compared_with: Mapping[str, object]) -> RunSummary:
         started=written.get("time", {}).get("start"),
         n_prompts=written.get("prompts", {}).get("n_prompts"),
         stages=written.get("stages", {}),
+        failed_checks=manifest.failed_self_checks(written),
         differing=differing,
     )

@@ -44,6 +44,11 @@ def is_finished(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest.get("time", {}).get("end"))
 
 
+def failed_self_checks(manifest: Mapping[str, Any]) -> list[str]:
+    """The stages whose check of the program by itself failed: their numbers are not to be trusted."""
+    return [stage for stage, outcome in manifest.get("self_checks", {}).items() if not outcome["passed"]]
+
+
 def update(run_dir: Path, section: str, content: Mapping[str, object]) -> None:
     """Sets entries of a section, keeping its others; the caller holds the run directory's lock.
 

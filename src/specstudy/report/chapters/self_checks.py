@@ -8,12 +8,12 @@ from typing import Any
 from specstudy.analysis.join import Tables, frame_of
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
-from specstudy.tables.differences import flatten
+from specstudy.report.checks import check_rows
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
     errors = frame_of(tables, "errors").to_dict("records")
-    checks = flatten(manifest.get("self_checks", {}))
+    checks = list(check_rows(manifest))
     return {"checks": checks, "errors": errors} if checks or errors else None
 
 

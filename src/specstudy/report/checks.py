@@ -1,0 +1,56 @@
+"""What the program checked of itself, as rows that the page and the terminal show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MEANINGS = {
+    "verifier_logits": "verifier: logits with a cache against logits without, after every round",
+    "draft_logits": "draft: logits with a cache against logits without, after every round",
+    "greedy": "greedy speculative decoding writes what greedy decoding writes",
+    "distribution": "sampled tokens follow the verifier's own distribution (Kolmogorov-Smirnov)",
+}
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One check: what it compares, whether it passed (None where an older run does not say), what was measured."""
+
+    stage: str
+    meaning: str
+    passed: bool | None
+    measured: str
+
+
+def check_rows(manifest: Mapping[str, Any]) -> Iterator[CheckRow]:
+    """The checks of every stage in the manifest; one that broke off is a row with its error."""
+    for stage, outcome in manifest.get("self_checks", {}).items():
+        if "error" in outcome:
+            yield CheckRow(stage, "the check broke off", False, str(outcome["error"]))
+        yield from _rows(stage, outcome, "")
+
+
+def _rows(stage: str, outcome: Mapping[str, Any], setting: str) -> Iterator[CheckRow]:
+    for name, values in outcome.items():
+        if not isinstance(values, Mapping):
+            continue
+        if any(isinstance(value, Mapping) for value in values.values()):
+            yield from _rows(stage, values, f", {name}")
+        else:
+            yield CheckRow(stage, _MEANINGS.get(name, _words(name)) + setting, values.get("passed"), _measured(values))
+
+
+def _measured(values: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{_words(key)} {_shown(value)}" for key, value in values.items() if key != "passed" and value is not None
+    )
+
+
+def _words(name: str) -> str:
+    return name.removeprefix("n_").replace("_", " ").replace("rms", "RMS")
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
