@@ -58,7 +58,7 @@ def test_two_runs_side_by_side(capsys):
     comparison = compare(a, b, FAST)
     assert "a run-a 2026-01-02 10:33" in lines
     assert "2026-01-02 10:33, not finished" in " ".join(lines)
-    assert "spec.gamma [2, 4] 4" in lines
+    assert "spec.gamma [2,4] 4" in lines
     assert "execution.device cpu mps" in lines
     assert "models.verifier.sha256 0123456789ab fedcba987654" in lines
     assert "Prompts in both runs: 15." in lines
