@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _MEANINGS = {
-    "verifier_logits": "verifier: logits with a cache against logits without, after every round",
-    "draft_logits": "draft: logits with a cache against logits without, after every round",
+    "verifier_logits": "verifier: logits with a cache against logits without, in rounds of real generations",
+    "draft_logits": "draft: logits with a cache against logits without, in rounds of real generations",
     "greedy": "greedy speculative decoding writes what greedy decoding writes",
     "distribution": "sampled tokens follow the verifier's own distribution (Kolmogorov-Smirnov)",
 }
@@ -29,17 +29,9 @@ def check_rows(manifest: Mapping[str, Any]) -> Iterator[CheckRow]:
     for stage, outcome in manifest.get("self_checks", {}).items():
         if "error" in outcome:
             yield CheckRow(stage, "the check broke off", False, str(outcome["error"]))
-        yield from _rows(stage, outcome, "")
-
-
-def _rows(stage: str, outcome: Mapping[str, Any], setting: str) -> Iterator[CheckRow]:
-    for name, values in outcome.items():
-        if not isinstance(values, Mapping):
-            continue
-        if any(isinstance(value, Mapping) for value in values.values()):
-            yield from _rows(stage, values, f", {name}")
-        else:
-            yield CheckRow(stage, _MEANINGS.get(name, _words(name)) + setting, values.get("passed"), _measured(values))
+        for name, values in outcome.items():
+            if isinstance(values, Mapping):
+                yield CheckRow(stage, _MEANINGS.get(name, _words(name)), values.get("passed"), _measured(values))
 
 
 def _measured(values: Mapping[str, Any]) -> str:
