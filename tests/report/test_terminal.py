@@ -51,6 +51,17 @@ def test_the_summary_says_what_was_found_and_where_it_is(capsys):
         assert f"\n {category} " in text
 
 
+def test_a_prompt_that_failed_says_in_which_stage(capsys):
+    tables = make_tables(PLAN)
+    for row in (["prefill", "lost-01", "memory", "out of [bold]it"], ["decode", "code-01", "cache", "went away"]):
+        tables["errors"].loc[len(tables["errors"])] = row
+    terminal.show_prompt(tables, "lost-01")
+    terminal.show_prompt(tables, "code-01")
+    text = capsys.readouterr().out
+    assert "lost-01\nfailed in prefill: memory: out of [bold]it" in text
+    assert "code-01 (code)\nfailed in decode: cache: went away" in text
+
+
 def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
     tables = make_tables(PLAN)
     check = {"passed": False, "greedy": {"passed": False, "n_equal": 3, "n_tokens": 32}}

@@ -28,7 +28,9 @@ _LISTED = 8
 def draw_prompt(view: PromptView, setting: str, console: Console) -> None:
     """Prints everything measured on one prompt; parts that were not measured are left out."""
     console.print()
-    console.print(Text(f"{view.prompt_id} ({view.category})", style="bold"))
+    console.print(Text(view.prompt_id + (f" ({view.category})" if view.category else ""), style="bold"))
+    for failure in view.failures:
+        console.print(Text(failure, style="bold red"))
     if view.prompt:
         console.print(Rule("prompt: template dim, sinks underlined", align="left"))
         console.print(_prompt_text(view.prompt))

@@ -86,7 +86,8 @@ class Round:
 class PromptView:
     """Everything measured on one prompt, first repetition; empty parts were not measured.
 
-    `notes` are what the chat template did to the prompt.
+    `notes` are what the chat template did to the prompt, `failures` what went wrong, by stage. The category of a prompt
+    that failed in every stage is not known: it is empty.
     """
 
     prompt_id: str
@@ -97,6 +98,7 @@ class PromptView:
     health: float | None
     speedup: float | None
     notes: tuple[str, ...]
+    failures: tuple[str, ...]
 
 
 class PromptViews:
@@ -112,21 +114,23 @@ class PromptViews:
         self._notes = _notes(frame_of(tables, "prefill_prompts"))
         runs = frame_of(tables, "spec_runs")
         self._speedup = _measure(_first_repetition(of_setting(runs, setting)) if setting else runs.iloc[:0], "speedup")
+        self._failures = _failures(frame_of(tables, "errors"))
         self.categories = _categories(tables)
 
     def view(self, prompt_id: str) -> PromptView:
         """One prompt's view. Raises UserError, naming near ids, for a prompt that the study does not hold."""
-        if prompt_id not in self.categories:
+        if prompt_id not in self.categories and prompt_id not in self._failures:
             raise unknown_prompt(prompt_id, list(self.categories))
         return PromptView(
             prompt_id,
-            self.categories[prompt_id],
+            self.categories.get(prompt_id, ""),
             _prompt_tokens(self._prefill.get(prompt_id)),
             _answer_tokens(self._decode.get(prompt_id)),
             _rounds(self._spec.get(prompt_id)),
             self._health.get(prompt_id),
             self._speedup.get(prompt_id),
             self._notes.get(prompt_id, ()),
+            tuple(self._failures.get(prompt_id, ())),
         )
 
 
@@ -163,6 +167,13 @@ def _notes(frame: pd.DataFrame) -> dict[str, tuple[str, ...]]:
         for prompt_id, notes in zip(frame["prompt_id"], frame["rendering_notes"], strict=True)
         if pd.api.types.is_list_like(notes)
     }
+
+
+def _failures(errors: pd.DataFrame) -> dict[str, list[str]]:
+    failures: dict[str, list[str]] = {}
+    for row in rows_of(errors):
+        failures.setdefault(str(row.prompt_id), []).append(f"failed in {row.stage}: {row.kind}: {row.message}")
+    return failures
 
 
 def _prompt_tokens(rows: pd.DataFrame | None) -> tuple[PromptToken, ...]:

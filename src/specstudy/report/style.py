@@ -145,6 +145,11 @@ def interval(low: float | None, high: float | None, digits: int = 2) -> str:
     return "" if low is None or high is None or low != low else f"[{number(low, digits)}, {number(high, digits)}]"
 
 
+def bars_note(confidence: float) -> str:
+    """What the bars of a figure are."""
+    return f"bars: {confidence * 100:g} % intervals over prompts"
+
+
 def p_value(value: float | None) -> str:
     """A p-value for people."""
     if value is None or value != value:

@@ -9,7 +9,18 @@ from matplotlib.figure import Figure
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Correlation
-from specstudy.report.style import BLUE, GREEN, ORANGE, PINK, SKY, VERMILLION, interval, new_figure, number
+from specstudy.report.style import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    SKY,
+    VERMILLION,
+    bars_note,
+    interval,
+    new_figure,
+    number,
+)
 
 _SOURCES = {
     "decoded": ("expected acceptance, every token of the verifier's answer", BLUE, "o"),
@@ -36,7 +47,7 @@ def by_draft_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
             result.find("token", "within_prompt", "draft_entropy_bits", "accepted" + result.primary_suffix),
         ),
     ]
-    axes.set_title("\n".join(title for title in titles if title))
+    axes.set_title("\n".join(filter(None, [*titles, bars_note(result.settings.confidence)])))
     figure.legend(loc="outside lower center")
     return figure
 
@@ -61,6 +72,7 @@ def by_round_index(result: AnalysisResult, tables: Tables) -> Figure | None:
         _line(axes, shifted, "place", *style, f"{setting} (n = {rows['n'].sum()})")
     last = int(frame["index"].max()) + 1
     axes.set_xticks(range(1, last + 1))
+    axes.set_title(bars_note(result.settings.confidence))
     axes.set(xlabel="place of the drafted token in its round", ylabel="accepted / tested", ylim=(0, 1.02))
     figure.legend(loc="outside lower center", ncols=3)
     return figure

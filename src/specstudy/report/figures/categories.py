@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, label
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.style import INK, category_marks, new_figure, wrapped
+from specstudy.report.style import INK, bars_note, category_marks, new_figure, wrapped
 
 
 def by_category(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -28,6 +28,7 @@ def by_category(result: AnalysisResult, tables: Tables) -> Figure | None:
     sizes = result.prompts["category"].value_counts()
     panels[0].set_yticks(range(len(means)), [f"{name} (n = {sizes[name]})" for name in means.index])
     panels[0].invert_yaxis()
+    panels[0].set_title(bars_note(result.settings.confidence))
     return figure
 
 
@@ -38,11 +39,11 @@ def _strip(axes: Axes, result: AnalysisResult, measure: str, categories: list[st
         values = result.prompts.loc[result.prompts["category"] == category, measure].dropna().to_numpy()
         spread = np.linspace(-0.16, 0.16, len(values)) if len(values) > 1 else np.zeros(len(values))
         mark = marks[category]
-        dots: dict[str, Any] = {"s": 16, "color": mark.color, "marker": mark.marker, "alpha": 0.65, "linewidths": 0}
+        dots: dict[str, Any] = {"s": 16, "color": mark.color, "marker": mark.marker, "alpha": 0.85, "linewidths": 0}
         axes.scatter(values, place + spread, zorder=2, **dots)
         row = means.loc[category]
         axes.hlines(place, row["low"], row["high"], color=INK, linewidth=2, zorder=3)
         axes.plot(row["value"], place, "|", color=INK, markersize=13, markeredgewidth=2.2, zorder=3)
     if measure.startswith("speedup"):
         axes.axvline(1, color=INK, linewidth=0.8, linestyle="--")
-    axes.set_xlabel(wrapped(label(measure), 33))
+    axes.set_xlabel(wrapped(label(measure), 28))

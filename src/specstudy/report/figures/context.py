@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from specstudy.analysis.join import Tables, rows_of
 from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, label
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.style import BLUE, INK, MUTED, PAPER, VERMILLION, new_figure, wrapped
+from specstudy.report.style import BLUE, INK, MUTED, PAPER, VERMILLION, bars_note, new_figure, wrapped
 
 _SUBSETS = {
     "all": ("all prompts", BLUE, "o", -0.14),
@@ -29,6 +29,7 @@ def context_measures(result: AnalysisResult, tables: Tables) -> Figure | None:
         _forest(axes, result, y)
     panels[0].set_yticks(range(len(CONTEXT_MEASURES)), [label(x) for x in CONTEXT_MEASURES])
     panels[0].invert_yaxis()
+    panels[0].set_title(f"n = {len(result.prompts)} prompts; {bars_note(result.settings.confidence)}")
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=2)
     return figure
@@ -71,5 +72,6 @@ def reliability(result: AnalysisResult, tables: Tables) -> Figure | None:
     axes.set_yticks(places, [label(name) for name in frame["measure"]])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.02)
-    axes.set_xlabel(f"reliability (1: no noise); n = {frame['n'].max()} prompts")
+    axes.set_xlabel("reliability (1: no noise)")
+    axes.set_title(f"n = {frame['n'].max()} prompts; {bars_note(result.settings.confidence)}")
     return figure

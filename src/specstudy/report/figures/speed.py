@@ -9,7 +9,20 @@ from matplotlib.figure import Figure
 from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, SPEED_MEASURES, label
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.style import BLUE, DARK, GREEN, GREY, INK, LIGHT, ORANGE, PINK, VERMILLION, new_figure
+from specstudy.report.style import (
+    BLUE,
+    DARK,
+    GREEN,
+    GREY,
+    INK,
+    LIGHT,
+    ORANGE,
+    PINK,
+    VERMILLION,
+    bars_note,
+    interval,
+    new_figure,
+)
 
 _PARTS = {"draft": ORANGE, "verify": BLUE, "overhead": GREY}
 _LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (PINK, "v"), (ORANGE, "^"))
@@ -25,16 +38,28 @@ def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
     axes = figure.subplots()
     left = np.zeros(len(settings))
     for part, color in _PARTS.items():
-        values = frame[frame["part"] == part].set_index("setting")["value"].reindex(settings).to_numpy() * 1000
+        rows = frame[frame["part"] == part].set_index("setting")[["value", "low", "high"]].reindex(settings) * 1000
+        values = rows["value"].to_numpy()
         axes.barh(range(len(settings)), values, 0.6, left, color=color, label=part)
         for place, (start, width) in enumerate(zip(left, values, strict=True)):
             ink = LIGHT if part == "verify" else DARK
-            axes.text(start + width / 2, place, f"{width:.1f}", ha="center", va="center", color=ink, fontsize=8)
+            bounds = interval(rows["low"].iloc[place], rows["high"].iloc[place], 1)
+            axes.text(
+                start + width / 2,
+                place,
+                f"{width:.1f}\n{bounds}".rstrip(),
+                ha="center",
+                va="center",
+                color=ink,
+                fontsize=7,
+            )
         left = left + np.nan_to_num(values)
     axes.set_yticks(range(len(settings)), settings)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(f"mean time of a round (ms); n = {frame['n'].max()} rounds")
+    axes.set_xlabel("mean time of a round (ms)")
+    percent = f"{result.settings.confidence * 100:g} %"
+    axes.set_title(f"n = {frame['n'].max()} rounds; in brackets: {percent} intervals over prompts")
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 
@@ -64,7 +89,8 @@ def _against_gamma(result: AnalysisResult, measures: tuple[str, ...]) -> Figure 
     for place, (measure, look) in enumerate(zip(measures, _LOOKS, strict=False)):
         _gamma_line(axes, result, measure, 0.04 * (place - (len(measures) - 1) / 2), *look)
     axes.set_xticks([setting.gamma for setting in result.gammas])
-    axes.set_xlabel(f"gamma (tokens proposed in a full round); n = {len(result.prompts)} prompts")
+    axes.set_xlabel("gamma (tokens proposed in a full round)")
+    axes.set_title(f"n = {len(result.prompts)} prompts; {bars_note(result.settings.confidence)}")
     figure.legend(loc="outside lower center", ncols=1)
     return figure
 
