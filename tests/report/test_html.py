@@ -186,3 +186,9 @@ def test_many_prompts_are_cut_and_that_is_said(tmp_path, monkeypatch):
     page = write(make_tables(Plan(n_per_category=1, n_answer_tokens=6)), tmp_path)
     assert page.count('class="prompt"') == 3
     assert "2 more prompts are in the tables" in page
+
+
+def test_verdicts_are_counted_over_all_claims(nasty_page):
+    section = nasty_page[nasty_page.index('<section id="claims"') : nasty_page.index('<section id="chain"')]
+    n_claims, counts = re.search(r"Of (\d+) claims: ([^.]*)\.", section).groups()
+    assert sum(map(int, re.findall(r"\d+", counts))) == int(n_claims) == section.count('class="badge ')

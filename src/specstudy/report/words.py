@@ -45,8 +45,16 @@ def mean_row(result: AnalysisResult, measure: str, category: str = "all") -> pd.
 def chain_sentence(result: AnalysisResult) -> str:
     """How many links of the chain hold."""
     verdicts = [c.verdict for d, c in zip(result.declarations, result.claims, strict=True) if d.link]
-    counts = [f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS.items() if verdict in verdicts]
-    return f"Of the chain's {len(verdicts)} links: {', '.join(counts)}."
+    return f"Of the chain's {len(verdicts)} links: {_counts(verdicts)}."
+
+
+def claims_sentence(result: AnalysisResult) -> str:
+    """How the claims came out."""
+    return f"Of {len(result.claims)} claims: {_counts([claim.verdict for claim in result.claims])}."
+
+
+def _counts(verdicts: list[str]) -> str:
+    return ", ".join(f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS.items() if verdict in verdicts)
 
 
 def speed_sentence(result: AnalysisResult) -> str:

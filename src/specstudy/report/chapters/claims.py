@@ -7,11 +7,15 @@ from typing import Any
 
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
+from specstudy.report import words
 from specstudy.report.chapters.chapter import Chapter, Context
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context:
-    return {"sources": {declared.id: declared.source for declared in result.declarations}}
+    return {
+        "counts": words.claims_sentence(result),
+        "sources": {declared.id: declared.source for declared in result.declarations},
+    }
 
 
 CHAPTER = Chapter("claims", "Claims", context)
