@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from specstudy.analysis.measures import CONTEXT_MEASURES
+
 # A ChatML prompt without a system message around what the user wrote.
 OPENING = (("<|im_start|>", "role_marker"), ("user", "role_name"), ("\n", "role_newline"))
 CLOSING = (
@@ -71,6 +73,14 @@ def prompt_tables(
                 }
             )
     return {"prefill_tokens": pd.DataFrame(prefill), "decode_attention": pd.DataFrame(decode)}
+
+
+def prompt_measures(n: int = 40, **measures: np.ndarray) -> pd.DataFrame:
+    """A prompt frame whose context measures are noise unless given; the lengths are all different."""
+    rng = np.random.default_rng(0)
+    names = [f"p{i:02d}" for i in range(n)]
+    frame = pd.DataFrame({name: rng.normal(5, 1, n) for name in CONTEXT_MEASURES}, index=names)
+    return frame.assign(n_tokens=np.arange(20.0, 20.0 + n), **measures)
 
 
 def _id(text: str) -> int:

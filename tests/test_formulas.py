@@ -128,6 +128,10 @@ class TestContextHealth:
         expected = 10.0 if sinks == 0 else max(0.0, 5.0 - 10.0 * sinks / len(z))
         assert formulas.context_health(z, threshold) == pytest.approx(expected)
 
+    def test_density_and_severity_give_the_same(self) -> None:
+        density, severity = np.array([0.0, 0.1, 0.2, 1.0]), np.array([0.0, 3.0, 7.0, 9.0])
+        assert formulas.health_of_sinks(density, severity).tolist() == [10.0, 6.0, 3.0, 0.0]
+
     def test_below_five_one_more_weak_sink_can_raise_it(self) -> None:
         few = formulas.context_health(np.array([4.9, 0.0] + [0.0] * 98), 2.0)
         more = formulas.context_health(np.array([4.9, 2.1] + [0.0] * 98), 2.0)
@@ -170,6 +174,21 @@ class TestContextHealthSoft:
     def test_a_common_factor_changes_nothing(self, attention: Floats, factor: float) -> None:
         expected = formulas.context_health_soft(attention)
         assert formulas.context_health_soft(attention * factor) == pytest.approx(expected)
+
+    @given(attentions, st.data())
+    def test_a_small_change_of_attention_is_a_small_change_of_it(self, attention: Floats, data: st.DataObject) -> None:
+        # 10 - 5 * |shares - 1/n|: it moves by at most 5 times what the shares move in all, so it has no jump.
+        changed = attention * data.draw(arrays(np.float64, len(attention), elements=st.floats(0.5, 2.0)))
+        before, after = formulas.context_health_soft(attention), formulas.context_health_soft(changed)
+        assert before is not None
+        assert after is not None
+        moved = np.abs(attention / attention.sum() - changed / changed.sum()).sum()
+        assert abs(after - before) <= 5 * moved + 1e-9
+
+    @given(attentions, st.integers(2, 6))
+    def test_more_positions_of_the_same_kind_change_nothing(self, attention: Floats, times: int) -> None:
+        longer = formulas.context_health_soft(np.tile(attention, times))
+        assert longer == pytest.approx(formulas.context_health_soft(attention))
 
     def test_not_defined(self) -> None:
         assert formulas.context_health_soft(np.ones(7)) is None

@@ -101,7 +101,13 @@ def test_figures_whose_data_is_not_there_are_left_out(tmp_path, kept):
     if not kept:
         assert names == set()
     if kept == ("prefill",):
-        assert names == {"sinks_by_role"}
+        assert names == {
+            "sinks_by_role",
+            "first_token_attention",
+            "thresholds",
+            "soft_health_by_length",
+            "context_matrix",
+        }
     if kept == ("decode",):
         assert {"by_category", "entropy_trace", "acceptance_by_draft_entropy"} <= names
     if kept == ("spec",):

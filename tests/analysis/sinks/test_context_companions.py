@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sink_tables import by, prompt_tables
+from sink_tables import by, prompt_measures, prompt_tables
 from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
@@ -22,35 +22,26 @@ from specstudy.tables.schema import check_unique, to_table
 FAST = AnalysisSettings(bootstrap_samples=200)
 
 
-def prompts(n: int = 40, **measures: np.ndarray) -> pd.DataFrame:
-    """A prompt frame whose measures are noise unless given."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {name: rng.normal(5, 1, n) for name in CONTEXT_MEASURES}, index=[f"p{i:02d}" for i in range(n)]
-    )
-    return frame.assign(n_tokens=np.arange(20.0, 20.0 + n), **measures)
-
-
 class TestDistributions:
     def test_by_hand(self) -> None:
-        row = by(distributions(prompts(5, sink_rate=np.array([1.0, 1.0, 2.0, 4.0, 8.0]))), measure="sink_rate")
+        row = by(distributions(prompt_measures(5, sink_rate=np.array([1.0, 1.0, 2.0, 4.0, 8.0]))), measure="sink_rate")
         assert (row.minimum, row.lower_quartile, row.median, row.upper_quartile, row.maximum) == (1, 1, 2, 4, 8)
         assert (row.n_distinct, row.share_at_commonest) == (4, 0.4)
-        assert by(distributions(prompts()), measure="sink_rate").degenerate is None
+        assert by(distributions(prompt_measures()), measure="sink_rate").degenerate is None
 
     def test_a_constant_one_is_said_to_be(self) -> None:
-        rows = distributions(prompts(context_health=np.full(40, 10.0)))
+        rows = distributions(prompt_measures(context_health=np.full(40, 10.0)))
         assert by(rows, measure="context_health").degenerate == "is constant (10)"
 
     def test_one_that_is_null_throughout_is_said_to_be(self) -> None:
-        row = by(distributions(prompts(context_health=np.full(40, np.nan))), measure="context_health")
+        row = by(distributions(prompt_measures(context_health=np.full(40, np.nan))), measure="context_health")
         assert (row.n_prompts, row.median) == (0, None)
         assert row.degenerate is not None
 
 
 class TestCorrelations:
     def test_every_pair_once_and_length_held_where_it_is_not_one_of_them(self) -> None:
-        rows = context_correlations(prompts(), FAST)
+        rows = context_correlations(prompt_measures(), FAST)
         pairs = len(CONTEXT_MEASURES) * (len(CONTEXT_MEASURES) - 1) // 2
         assert len(rows) == pairs + pairs - (len(CONTEXT_MEASURES) - 1)
         assert len({(r.x, r.y, r.held_constant) for r in rows}) == len(rows)
@@ -59,14 +50,14 @@ class TestCorrelations:
         rng = np.random.default_rng(1)
         size = np.log(np.arange(20.0, 60.0))
         both = {name: -5 * size + rng.normal(0, 0.2, 40) for name in ("context_health_soft", "structural_share")}
-        rows = context_correlations(prompts(**both), FAST)
+        rows = context_correlations(prompt_measures(**both), FAST)
         pair = {"x": "context_health_soft", "y": "structural_share"}
         assert by(rows, **pair, held_constant="nothing").ci_low > 0.9
         held = by(rows, **pair, held_constant="n_tokens")
         assert held.ci_low < 0 < held.ci_high
 
     def test_a_degenerate_measure_has_reasons_and_no_number(self) -> None:
-        rows = context_correlations(prompts(context_health=np.full(40, 10.0)), FAST)
+        rows = context_correlations(prompt_measures(context_health=np.full(40, 10.0)), FAST)
         mine = [r for r in rows if "context_health" in (r.x, r.y)]
         assert mine
         assert all(r.estimate is None and "is constant (10)" in r.null_reason for r in mine)
@@ -129,7 +120,7 @@ class TestSoftScoreAndLength:
 
 
 class TestHeads:
-    def test_the_map_is_the_mean_over_prompts(self) -> None:
+    def test_the_map_is_the_mean_over_prompt_measures(self) -> None:
         cells = [(p, layer, head) for p in ("a", "b") for layer in (0, 1) for head in (0, 1, 2)]
         frame = pd.DataFrame(cells, columns=["prompt_id", "layer", "head"])
         frame["first_token_attention"] = frame["layer"] + frame["head"] / 10 + (frame["prompt_id"] == "b")
@@ -143,8 +134,8 @@ class TestHeads:
         tables = prompt_tables([[0.0] * 9] * 30)
         first = tables["prefill_tokens"]["position"] == 0
         tables["prefill_tokens"].loc[first, "z_score"] = z
-        rate = np.random.default_rng(4).permutation(30) / 100 * 0 + z / 20
-        rows = sink_rate_agreement(position_frame(tables), prompts(30, sink_rate=rate), FAST)
+        rate = z / 20
+        rows = sink_rate_agreement(position_frame(tables), prompt_measures(30, sink_rate=rate), FAST)
         assert by(rows, measure="z_score", quantity="sink_rate_with_first_z").estimate == pytest.approx(1.0)
         flat = by(rows, measure="z_generated", quantity="sink_rate_with_first_z")
         assert flat.estimate is None

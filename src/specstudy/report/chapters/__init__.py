@@ -14,6 +14,7 @@ from specstudy.report.chapters import (
     reliability,
     sampling,
     self_checks,
+    sinks,
     speed,
     stop_rules,
 )
@@ -24,7 +25,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     claims.CHAPTER,
     chain.CHAPTER,
     Chapter("context", "Measures of context"),
-    Chapter("sinks", "Sinks"),
+    sinks.CHAPTER,
     categories.CHAPTER,
     acceptance.CHAPTER,
     speed.CHAPTER,

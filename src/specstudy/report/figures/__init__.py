@@ -11,10 +11,12 @@ from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.figures import (
     acceptance,
+    attention,
     categories,
     chain,
     context,
     gammas,
+    health,
     sampling,
     sinks,
     speed,
@@ -33,6 +35,11 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "acceptance_by_draft_entropy": acceptance.by_draft_entropy,
     "acceptance_by_round_index": acceptance.by_round_index,
     "sinks_by_role": sinks.sinks_by_role,
+    "attention_foretold": attention.attention_foretold,
+    "first_token_attention": attention.first_token_attention,
+    "thresholds": health.thresholds,
+    "soft_health_by_length": health.soft_health_by_length,
+    "context_matrix": health.context_matrix,
     "entropy_trace": trace.entropy_trace,
     "reliability": context.reliability,
     "round_time": speed.round_time,
@@ -58,9 +65,21 @@ CAPTIONS: dict[str, str] = {
     "the verifier's own text (nothing censored), and what was accepted of the tokens that were tested.",
     "acceptance_by_round_index": "Share of tested tokens accepted, by place in the round. A place is reached only if "
     "all before it were accepted, so later places see the easier stretches of text.",
-    "sinks_by_role": "Attention received as a robust z-score, by the part a token plays in the template, under three "
-    "measures: per query that can see it, from the last prompt positions, and from the tokens of the answer. The first "
-    "inflates positions near the end, which few queries see.",
+    "sinks_by_role": "Attention as a robust z-score, by the part a token plays in the template, under three measures. "
+    "The first divides by the queries that can see a position, which inflates positions near the end; the second sees "
+    "nothing inside its own window; the third is what the answer's tokens really attend to.",
+    "attention_foretold": "How well what is known at prefill foretells what the answer attends to. A faint dot is a "
+    "prompt, a large one the mean over prompts with its interval. The two measures can be compared only before the "
+    "window. Position alone says how much is nearness; red holds it constant.",
+    "first_token_attention": "Attention that each head pays to position 0, mean over queries and prompts. The "
+    "literature's sink rate counts heads over 0.3.",
+    "thresholds": "What a sink threshold would flag, and what becomes of context health. Dashed: the smallest "
+    "threshold that flags at most 1 % of content positions (the level line); dotted: the one this run used. A share of "
+    "none is not drawn. Triangles: the largest score of a prompt with a content sink; every other prompt is at 10.",
+    "soft_health_by_length": "The primary context measure against the number of content positions behind it. Grey: "
+    "the same score for positions drawn at random from all prompts, so with as many of them and no other difference.",
+    "context_matrix": "How the measures of context go together. A measure that does not vary has no correlation "
+    "(dash).",
     "entropy_trace": "One answer, token by token: entropy of the verifier and of the draft on the same text "
     "(the prompt whose mean entropy is the median).",
     "reliability": "Split-half reliability (odd against even tokens, stepped up to full length). A correlation of two "

@@ -1,0 +1,59 @@
+"""Sinks and context health: where attention gathers, what foretells the answer's attention, which threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from specstudy.analysis.join import Tables
+from specstudy.analysis.sinks.positions import Z_MEASURES
+from specstudy.analysis.study import AnalysisResult
+from specstudy.report import sink_words
+from specstudy.report.chapters.chapter import Chapter, Context
+
+PREDICTOR_WORDS = {
+    "attention_received": "attention per visible query",
+    "attention_window": "attention from the last prompt positions",
+    "attention_window minus attention_received": "difference of the two",
+    "position": "position alone",
+}
+POSITION_WORDS = {
+    "content": "content",
+    "content_before_window": "content before the window",
+    "all": "all positions",
+    "all_before_window": "all positions before the window",
+}
+
+
+def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
+    sinks = result.sinks
+    if sinks.positions.empty:
+        return None
+    return {
+        "findings": sink_words.findings(result),
+        "measures": [sink_words.MEASURE_WORDS[measure] for measure in Z_MEASURES],
+        "roles": _roles(result),
+        "predictions": [
+            {"predictor": PREDICTOR_WORDS[r.predictor], "positions": POSITION_WORDS[r.positions], "row": r}
+            for r in sinks.sink_predictions
+        ],
+        "sink_tokens": [{"measure": sink_words.MEASURE_WORDS[r.measure], "row": r} for r in sinks.sink_tokens],
+        "thresholds": [
+            {"measure": sink_words.MEASURE_WORDS[flags.measure], "flags": flags, "health": health}
+            for flags, health in zip(sinks.sink_thresholds, sinks.health_thresholds, strict=True)
+        ],
+        "distributions": sinks.context_distributions,
+        "pairs": sinks.context_correlations,
+    }
+
+
+def _roles(result: AnalysisResult) -> list[dict[str, Any]]:
+    """One line a part of the template, with a cell a measure."""
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in result.sinks.sink_roles:
+        line = lines.setdefault((row.place, row.structural_role), {"name": sink_words.role_words(row), "cells": []})
+        line["cells"].append(row)
+    return list(lines.values())
+
+
+CHAPTER = Chapter("sinks", "Sinks and context health", context)
