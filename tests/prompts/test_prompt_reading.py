@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from specstudy.errors import UserError
-from specstudy.prompts import Columns, Prompt, read_prompts, select
+from specstudy.prompts import Columns, Message, Prompt, files, read_prompts, reading, select
 
 
 def written(directory: Path, name: str, content: str | bytes) -> Path:
@@ -56,13 +56,22 @@ class TestReading:
             [plain] = read_prompts(written(tmp_path, "p.txt", f"a{separator}b\r\n"))
             assert plain.text == f"a{separator}b"
 
-    @pytest.mark.parametrize("prompt_id", ["../../etc/passwd", "x" * 300, "👩‍👩‍👧", "a\nb", "con", " "])
+    @pytest.mark.parametrize("prompt_id", ["../../etc/passwd", "x" * 300, "👩‍👩‍👧", "CON", "a/b\\c", "."])
     def test_ids_are_data(self, tmp_path: Path, prompt_id: str) -> None:
         path = written(tmp_path, "p.jsonl", json_lines({"prompt_id": prompt_id, "text": "t"}))
-        if prompt_id.strip():
-            assert read_prompts(path)[0].prompt_id == prompt_id
-        else:
-            assert "prompt_id" in refusal(path)
+        assert read_prompts(path)[0].prompt_id == prompt_id
+
+    @pytest.mark.parametrize("prompt_id", [" ", "a\nb", "\x1b[31m", "a\u2028b", "nul\x00", "x" * 1001])
+    def test_ids_are_a_line(self, tmp_path: Path, prompt_id: str) -> None:
+        for name in ("prompt_id", "category"):
+            message = refusal(written(tmp_path, "p.jsonl", json_lines({name: prompt_id, "text": "t"})))
+            assert f"p.jsonl line 1: {name} must be" in message
+            assert message.isprintable()
+            assert len(message) < 300 + len(str(tmp_path))
+
+    def test_a_files_odd_name_makes_ids_of_a_line(self, tmp_path: Path) -> None:
+        [prompt] = read_prompts(written(tmp_path, "a\nb \udcff.txt", "Why?"))
+        assert prompt.prompt_id == "a b ?-0001"
 
     def test_a_huge_line(self, tmp_path: Path) -> None:
         text = "word, " * 500_000
@@ -98,9 +107,9 @@ class TestReading:
     @pytest.mark.parametrize(
         ("row", "said"),
         [
-            ({"prompt_id": "a"}, "line 1 has no text (it has prompt_id); prompts.text_column"),
+            ({"prompt_id": "a"}, "line 1 has no text and no messages (it has prompt_id); prompts.text_column"),
             ({}, "it has nothing"),
-            ({"text": None}, "has no text"),
+            ({"text": None}, "has no text and no messages (it has text)"),
             ({"text": 5}, "text must be a text that is not empty; got '5'"),
             ({"text": ["a"]}, "text must be a text"),
             ({"text": "  \n"}, "text must be a text that is not empty"),
@@ -109,6 +118,8 @@ class TestReading:
             ({"text": "a", "category": ["code"]}, "category must be a text"),
             ({"text": "a", "category": " "}, "category must be a text"),
             ({"text": "a", "system": {"x": 1}}, "system must be a text"),
+            ({"a\nb": 1}, "it has a b"),
+            ({"x" * 10_000: 1}, "x..."),
             ({"text": "a\ud800"}, "text holds half of a surrogate pair at character 1"),
             ("text", "line 1 is not a JSON object"),
             (["text"], "line 1 is not a JSON object"),
@@ -124,10 +135,16 @@ class TestReading:
             ("p.jsonl", b"\xef\xbb\xbf\r\n \n", "holds no prompts"),
             ("p.csv", b"text\n", "holds no prompts"),
             ("p.txt", b"", "holds no prompts"),
-            ("p.jsonl", b'{"text": "caf\xe9"}', "is not UTF-8 text (byte 13); save it as UTF-8"),
-            ("p.txt", "caf\xe9".encode("utf-16"), "is not UTF-8 text (byte 0)"),
-            pytest.param("p.csv", b"text\n" + b"a" * 9000 + b"\xff", "is not UTF-8 text (byte 9005)", id="late byte"),
-            ("p.jsonl", b"\x1f\x8b\x08\x00zip", "is not UTF-8 text"),
+            ("p.jsonl", b'{"text": "caf\xe9"}', "line 1 is not UTF-8 text (byte 13); save it as UTF-8"),
+            ("p.txt", "caf\xe9".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
+            pytest.param(
+                "p.csv", b"text\n" + b"a" * 9000 + b"\xff", "line 2 is not UTF-8 text (byte 9005)", id="late byte"
+            ),
+            ("p.jsonl", b"\x1f\x8b\x08\x00zip", "is compressed with gzip; unpack it first"),
+            ("p.csv", b"PK\x03\x04sheet", "is a ZIP archive or a spreadsheet"),
+            ("p.jsonl", b'{"text": "a", "text": "b"}', "line 1 is not JSON: a name stands twice in an object"),
+            ("p.csv", b"text,text\na,b\n", "line 1 names a column twice"),
+            ("p.csv", b"messages\nhello\n", "line 2: messages must be a list of {role, content}"),
             ("p.jsonl", b'{"text": "a"}\n{"text": ', "line 2 is not JSON"),
             ("p.jsonl", b'{"text": "a"} {"text": "b"}', "line 1 is not JSON"),
             pytest.param("p.jsonl", b'{"text": ' + b"[" * 100_000, "line 1 is not JSON", id="deep nesting"),
@@ -136,8 +153,8 @@ class TestReading:
             ("p.jsonl", b'{"text": "a", "prompt_id": "p-0002"}\n{"text": "b"}', "'p-0002' occurs twice"),
             ("p.csv", b"prompt_id,text\n1,Hello, world\n", "line 2 has more fields than the header"),
             ("p.csv", b'text\n"never closed\n', "is not CSV"),
-            ("p.csv", b"prompt_id;text\n1;Hello\n", "has no text (it has prompt_id;text)"),
-            ("p.csv", b"prompt_id,text\n1,\n", "line 2 has no text (it has prompt_id)"),
+            ("p.csv", b"prompt_id;text\n1;Hello\n", "has no text and no messages (it has prompt_id;text)"),
+            ("p.csv", b"prompt_id,text\n1,\n", "line 2 has no text and no messages (it has prompt_id)"),
             ("p.parquet", b"PAR1 no", "is not a Parquet file"),
             ("p.parquet", b"", "is not a Parquet file"),
             ("p.json", b"{}", "unknown kind of file; name a .jsonl, .csv, .parquet, .txt file"),
@@ -146,6 +163,22 @@ class TestReading:
     )
     def test_a_wrong_file_is_one_line_saying_why(self, tmp_path: Path, name: str, content: bytes, said: str) -> None:
         assert said in refusal(written(tmp_path, name, content))
+
+    def test_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "p.jsonl"
+        with path.open("wb") as file:  # a hole: no disk is used, and nothing of it may be read
+            file.truncate(500 * 2**20)
+        assert "is too large (500 MiB, at most 128); split it" in refusal(path)
+        monkeypatch.setattr(reading, "MAX_TEXT_CHARACTERS", 1000)
+        path = written(tmp_path, "p.csv", 'text\n"' + "a" * 1001 + '"\n')
+        assert "line 2: text has 1,001 characters; at most 1,000 are read" in refusal(path)
+
+    def test_a_small_parquet_file_of_endless_repetitions(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "p.parquet"
+        pd.DataFrame({"text": ["a" * 10_000] * 1000}).to_parquet(path)
+        monkeypatch.setattr(files, "MAX_FILE_BYTES", 2**20)
+        assert path.stat().st_size < 2**20
+        assert "is too large (over 1 MiB)" in refusal(path)
 
     def test_parquet_of_wrong_types(self, tmp_path: Path) -> None:
         path = tmp_path / "p.parquet"
@@ -169,3 +202,57 @@ class TestReading:
         assert [p.prompt_id for p in select(prompts, None, 1)] == ["code0", "math0"]
         with pytest.raises(UserError, match="no prompt of category 'maths'; there are code, math"):
             select(prompts, ["code", "maths"], None)
+
+
+HI, HO, WHY = ({"role": r, "content": c} for r, c in (("user", "Hi"), ("assistant", "Ho"), ("user", "Why?")))
+BRIEF = {"role": "system", "content": "Be brief."}
+
+
+class TestMessages:
+    def test_a_conversation(self, tmp_path: Path) -> None:
+        rows = [{"messages": [BRIEF, HI, HO, WHY]}, {"messages": [WHY]}, {"messages": [WHY], "system": "Be brief."}]
+        expected = [
+            Prompt("p-0001", "own", "Why?", "Be brief.", (Message("user", "Hi"), Message("assistant", "Ho"))),
+            Prompt("p-0002", "own", "Why?"),
+            Prompt("p-0003", "own", "Why?", "Be brief."),
+        ]
+        assert read_prompts(written(tmp_path, "p.jsonl", json_lines(*rows))) == expected
+        path = tmp_path / "p.parquet"
+        pd.DataFrame(rows).to_parquet(path)
+        assert read_prompts(path) == expected
+        assert [m.role for m in expected[0].messages] == ["system", "user", "assistant", "user"]
+
+    @pytest.mark.parametrize(
+        ("messages", "said"),
+        [
+            ([], "messages must be a list of {role, content} that is not empty"),
+            ("Why?", "messages must be a list of {role, content}"),
+            ({"role": "user", "content": "Why?"}, "messages must be a list"),
+            (["Why?"], "messages[0] must be an object with role and content; got 'Why?'"),
+            (
+                [HI, {"role": "tool", "content": "4"}, WHY],
+                "messages[1] has the role 'tool'; roles are system, user, as",
+            ),
+            ([{"content": "Why?"}], "messages[0] has the role 'None'"),
+            ([{"role": ["user"], "content": "Why?"}], "messages[0] has the role"),
+            ([{"role": "user", "content": " \n"}], "the content of messages[0] must be a text that is not empty"),
+            ([{"role": "user"}], "messages[0] has no content"),
+            ([{"role": "user", "content": 4}], "the content of messages[0] must be a text"),
+            ([{"role": "user", "content": [{"type": "text", "text": "Why?"}]}], "messages[0] is a list of parts; only"),
+            ([{**WHY, "name": "Ann"}], "messages[0] holds 'name' besides role and content"),
+            ([HI, HO], "the last of messages must be the user's"),
+            ([BRIEF], "the last of messages must be the user's"),
+            ([HI, BRIEF, WHY], "a system message must be the first of messages, and the only one"),
+            ([BRIEF, BRIEF, WHY], "a system message must be the first"),
+        ],
+    )
+    def test_wrong_messages_are_one_line(self, tmp_path: Path, messages: object, said: str) -> None:
+        message = refusal(written(tmp_path, "p.jsonl", json_lines({"text": "fine"}, {"messages": messages})))
+        assert "p.jsonl line 2" in message
+        assert said in message
+
+    def test_only_one_of_two(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "p.jsonl", json_lines({"text": "Why?", "messages": [WHY]}))
+        assert "line 1 has both text and messages; give one of them" in refusal(path)
+        path = written(tmp_path, "p.jsonl", json_lines({"system": "Be brief.", "messages": [BRIEF, WHY]}))
+        assert "line 1 has both system and a system message; give one of them" in refusal(path)

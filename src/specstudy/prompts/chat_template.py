@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from specstudy.prompts.prompt import Message
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DATE = datetime.datetime(2024, 7, 26)
 """The day that templates which ask for today's date are told: the one that Llama 3's fall back to without a clock."""
+_DATE_CODES = [f"%{code}" for code in ("-d", "-m", "-H", "-I", *"aAbBdHIjmMpSyYFe")]
 
 
 @dataclass(frozen=True)
@@ -38,24 +39,25 @@ class Conversation:
         return made
 
 
-@dataclass
 class ChatTemplate:
     """`thinking` is what the template gets as enable_thinking (None: its own default)."""
 
-    tokenizer: PreTrainedTokenizerBase
-    thinking: bool | None = None
-    asked_for_date: bool = field(default=False, init=False)
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, thinking: bool | None = None) -> None:
+        self.tokenizer = tokenizer
+        template = tokenizer.get_chat_template()
+        self.may_ask_for_date = "strftime_now" in template
+        self._template = _fixed_clock() + template if self.may_ask_for_date else template
+        self._settings = {} if thinking is None else {"enable_thinking": thinking}
 
     def apply(self, conversation: Conversation, generation_prompt: bool = True) -> str:
         """The conversation as the model sees it. Raises ValueError in one line where the template refuses it."""
-        settings = {} if self.thinking is None else {"enable_thinking": self.thinking}
         try:
             text = self.tokenizer.apply_chat_template(
                 conversation.for_template(),
+                chat_template=self._template,
                 tokenize=False,
                 add_generation_prompt=generation_prompt,
-                strftime_now=self._fixed_date,
-                **settings,
+                **self._settings,
             )
         except Exception as error:  # templates raise jinja2 errors and whatever their own raise_exception gives
             raise ValueError(f"the chat template refuses this prompt: {' '.join(str(error).split())}") from error
@@ -73,6 +75,8 @@ class ChatTemplate:
                 raise ValueError(f"the chat template does not show the {message.role} text as it was written")
         return pieces
 
-    def _fixed_date(self, form: str) -> str:
-        self.asked_for_date = True
-        return DATE.strftime(form)
+
+def _fixed_clock() -> str:
+    """What a template is preceded by, so that its strftime_now gives DATE (functions cannot be handed to it)."""
+    filled = "".join(f"|replace('{code}', '{DATE.strftime(code)}')" for code in _DATE_CODES)
+    return "{% macro strftime_now(form) %}{{ form" + filled + " }}{% endmacro %}\n"

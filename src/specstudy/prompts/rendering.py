@@ -58,8 +58,8 @@ def _chat_layout(prompt: Prompt, template: ChatTemplate, notes: list[str]) -> La
     text = template.apply(conversation)
     shown = follow(skeleton, conversation.messages, text)
     notes += [s.change for s in shown if s.change]
-    if template.asked_for_date:
-        notes.append(f"the template asks for today's date and gets {DATE:%Y-%m-%d} on any day")
+    if template.may_ask_for_date:
+        notes.append(f"where the template asks for today's date, it gets {DATE:%Y-%m-%d} on any day")
     spans = [Span(conversation.messages[s.number].role, s.start, s.stop) for s in shown]
     if prompt.system is None:
         spans += _injected_system_prompt(template, conversation, skeleton[0])
@@ -118,13 +118,13 @@ def _generation_start(text: str, without: str, spans: Sequence[Span], template: 
     the message): such a template always writes the generation prompt.
     """
     end = max(s.stop for s in spans)
+    specials = list(special_texts(template.tokenizer).finditer(text, end))
     if text == without:
-        specials = [m.start() for m in special_texts(template.tokenizer).finditer(text, end)]
-        return specials[1] if len(specials) > 1 else len(text)
+        return specials[1].start() if len(specials) > 1 else len(text)
     if text.startswith(without):
         return max(len(without), end)
     n_same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(text, without, strict=False)))
-    return max(n_same, end)
+    return next((m.start() for m in specials if m.start() < n_same < m.end()), max(n_same, end))
 
 
 def _additions_to_system_text(text: str, spans: Sequence[Span], closing: str, template: ChatTemplate) -> Iterator[Span]:
