@@ -1,0 +1,64 @@
+"""Prompt files of one's own through the stages: conversations, odd ids, and files that are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import workflow
+from prefill import PREFILL
+from tiny_study import NEW_TOKENS, tiny_pair
+
+from specstudy import open_run
+from specstudy.config import StudyConfig
+from specstudy.errors import UserError
+from specstudy.overrides import study_config
+
+ODD_IDS = ["../../x", "CON", "x" * 300, "👩‍👩‍👧", "/etc/passwd", "."]
+
+
+@pytest.fixture(autouse=True)
+def _tiny_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = tiny_pair()
+    monkeypatch.setattr(workflow, "find_models", lambda config: lambda: pair)
+
+
+def configuration(directory: Path, rows: list[dict[str, object]] | bytes) -> StudyConfig:
+    path = directory / "mine.jsonl"
+    path.write_bytes(rows if isinstance(rows, bytes) else "\n".join(map(json.dumps, rows)).encode())
+    place = [f"prompts.path={path}", f"output_dir={directory / 'outputs'}"]
+    return study_config(["prompts=file", *place, f"decode.max_new_tokens={NEW_TOKENS}"])
+
+
+def test_a_conversation_is_measured_and_kept_as_the_model_saw_it(tmp_path: Path) -> None:
+    said = [("system", "Be brief."), ("user", "Name one."), ("assistant", "Mars."), ("user", "Its moons?")]
+    messages = [{"role": role, "content": content} for role, content in said]
+    assert workflow.run(configuration(tmp_path, [{"messages": messages}, {"text": "Why?"}]), [PREFILL]) == 0
+    run = open_run(tmp_path / "outputs" / "latest")
+    first = run.prefill_prompts.set_index("prompt_id").loc["mine-0001"]
+    turns = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in said)
+    assert first["rendered_prompt"] == turns + "<|im_start|>assistant\n"
+    assert first["rendering_notes"] is None
+    tokens = run.prefill_tokens.query("prompt_id == 'mine-0001' and not is_structural")
+    written = tokens.groupby("role")["token"].agg("".join).to_dict()
+    assert written == {"system": "Be brief.", "user": "Name one.Its moons?", "assistant": "Mars."}
+    assert run.manifest["prompts"]["rendering_notes"] == {}
+
+
+def test_odd_ids_are_data_and_name_no_file(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"prompt_id": prompt_id, "text": "Say a word or two."} for prompt_id in ODD_IDS]
+    assert workflow.run(configuration(tmp_path, rows), [PREFILL]) == 0
+    run = open_run(tmp_path / "outputs" / "latest")
+    assert set(run.prefill_prompts["prompt_id"]) == set(ODD_IDS)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.jsonl", "outputs"]
+    assert all(file.name.isascii() and len(file.name) < 100 for file in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x1f\x8b\x08", b'{"text": "a"}\n{"text": "\xff"}', b'{"messages": [], "text": "a"}']
+)
+def test_a_refused_file_leaves_nothing_behind(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(UserError, match=r"mine\.jsonl"):
+        workflow.run(configuration(tmp_path, content), [PREFILL])
+    assert not (tmp_path / "outputs").exists()
