@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +58,8 @@ def read_rows(path: Path, text_column: str) -> Iterator[Row]:
 
 
 def one_line(text: str, longest: int = 200) -> str:
-    """A text as part of a message: white space and control characters are single spaces, the end is cut off."""
-    plain = "".join(" " if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") else c for c in text[: 4 * longest])
+    """A text as part of a message: white space and what cannot be printed are single spaces, the end is cut off."""
+    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * longest])
     words = " ".join(plain.split())
     return words if len(words) <= longest else words[:longest] + "..."
 
