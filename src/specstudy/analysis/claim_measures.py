@@ -9,8 +9,6 @@ from specstudy.analysis.entropy_bound import MIN_ENTROPY_NATS, lower_bound
 from specstudy.analysis.join import Tables, frame_of, numbers
 from specstudy.analysis.measures import SPEED_MEASURES
 
-# 1 - sqrt(0.2 * H), H in nats: the entropy bound as AdaEDL (arXiv 2410.18351) uses it.
-
 
 def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: list[str]) -> pd.DataFrame:
     """The prompt frame with the measures that claims need beside those of the study (float64, NaN where none)."""
