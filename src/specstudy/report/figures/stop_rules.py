@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from specstudy.analysis.entropy_bound import COEFFICIENT, MIN_ENTROPY_NATS, lower_bound
@@ -21,6 +23,8 @@ _PANELS = {
     "tokens_per_round": "tokens per round",
     "speedup": "speedup",
 }
+# Light enough to tell many tokens from few, dark enough to see one.
+_TOKENS = ListedColormap(colormaps["Blues"](np.linspace(0.3, 1.0, 256)))
 _LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (ORANGE, "^"), (GREEN, "s"))
 
 
@@ -65,7 +69,7 @@ def entropy_bound(result: AnalysisResult, tables: Tables) -> Figure | None:
     nats, accepted = tokens["draft_entropy_bits"].to_numpy() * math.log(2), tokens["expected_accept"].to_numpy()
     figure = new_figure(6.4, 4.6)
     axes = figure.subplots()
-    cells = axes.hexbin(nats, accepted, gridsize=(44, 26), bins="log", mincnt=1, cmap="Blues", linewidths=0.1)
+    cells = axes.hexbin(nats, accepted, gridsize=(44, 26), bins="log", mincnt=1, cmap=_TOKENS, linewidths=0.1)
     bar = figure.colorbar(cells, ax=axes, label="tokens (log scale)", format="%g")
     bar.minorticks_off()
     x = np.linspace(MIN_ENTROPY_NATS, float(nats.max()), 400)
