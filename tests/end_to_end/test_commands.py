@@ -27,8 +27,9 @@ from specstudy.tables.schema import schema_of
 
 pytestmark = pytest.mark.timeout(900)
 
-# Not drawn for two prompts at one gamma.
-NEEDS_MORE = {"acceptance_by_gamma", "speedup_by_gamma", "reliability"}
+# Not drawn for two prompts at one setting.
+SEVERAL_SETTINGS = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
+NEEDS_MORE = {"reliability", "rule_differences", "acceptance_by_sampling", *SEVERAL_SETTINGS}
 
 
 def test_the_study_leaves_tables_figures_and_a_report(study_run: Run, study_output: str) -> None:
@@ -54,7 +55,7 @@ def test_the_manifest_says_what_was_run(study_run: Run) -> None:
     assert manifest["execution"] == {"device": "cpu", "dtype": "float32", "threads": 1}
     assert set(manifest["stages"]) == {"prefill", "decode", "speculate"}
     assert all(stage["n_done"] == 2 and stage["n_failed"] == 0 for stage in manifest["stages"].values())
-    assert manifest["config"]["spec"]["temperature"] == 0.0
+    assert manifest["config"]["spec"]["temperature"] == [0.0]
 
 
 def test_analyze_answers_from_tables_alone(study_run: Run, tmp_path: Path) -> None:
