@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import torch
 import transformers
 
 from specstudy.config import ModelsConfig, local_path
+from specstudy.measure.decode import GenerationSettings, generate
+from specstudy.measure.proposers import ModelProposer
+from specstudy.measure.speculative import SpeculativeGeneration, SpeculativeLoop
 from specstudy.models.device import choose_device, choose_dtype
 from specstudy.models.load import Pair, load_pair
-from specstudy.prompts import read_prompts, render
+from specstudy.prompts import read_prompts, render, select
 
 REPEATS = 9
 
@@ -32,10 +38,43 @@ def prompt_ids(pair: Pair, prompt_id: str = "factual-05") -> list[int]:
     return render(prompts[prompt_id], pair.tokenizer).token_ids
 
 
+def study_prompts(pair: Pair, per_category: int) -> list[list[int]]:
+    """The first study prompts of each category as the model sees them."""
+    prompts = select(read_prompts(local_path("data/prompts/study50.jsonl")), None, per_category)
+    return [render(prompt, pair.tokenizer).token_ids for prompt in prompts]
+
+
+def alone_per_s(pair: Pair, ids: list[int], settings: GenerationSettings, seed: int) -> float:
+    """Tokens per second of the verifier alone, after prefill."""
+    generation = generate(pair.verifier, ids, settings, np.random.default_rng(seed))
+    return len(generation.steps) / generation.decode_s
+
+
+def speculated(
+    pair: Pair, ids: list[int], settings: GenerationSettings, gamma: int, seed: int
+) -> SpeculativeGeneration:
+    """One speculative generation."""
+    rng = np.random.default_rng(seed)
+    return SpeculativeLoop(pair.verifier, ModelProposer(pair.draft), ids, settings, gamma, rng).run()
+
+
 def median_ratio(a: Callable[[], float], b: Callable[[], float], repeats: int = REPEATS) -> float:
     """Median of a() / b() over `repeats` pairs, taken in turn after one pair that does not count."""
     a(), b()
     return statistics.median(a() / b() for _ in range(repeats))
+
+
+@contextmanager
+def replaced(owner: type, **methods: Any) -> Iterator[None]:
+    """Within this block, `owner` has other methods."""
+    before = {name: getattr(owner, name) for name in methods}
+    for name, method in methods.items():
+        setattr(owner, name, method)
+    try:
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(owner, name, method)
 
 
 def seconds(work: Callable[[], object]) -> float:

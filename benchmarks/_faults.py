@@ -7,25 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from _common import replaced
 from torch import Tensor
 
 from specstudy.measure.proposers import ModelProposer, Proposal
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.cache import CachedModel
-
-
-@contextmanager
-def replaced(owner: type, **methods: Any) -> Iterator[None]:
-    """Within this block, `owner` has other methods."""
-    before = {name: getattr(owner, name) for name in methods}
-    for name, method in methods.items():
-        setattr(owner, name, method)
-    try:
-        yield
-    finally:
-        for name, method in before.items():
-            setattr(owner, name, method)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def _model_entry(model: LanguageModel, pair: Pair, config: StudyConfig) -> dict[
         "name": model.name,
         "note": model.note,
         "sha256": model.fingerprint,
-        "attention": model.attention,
+        "attention_implementation": model.attention,
         "dimensions": asdict(model.dimensions),
         "generation": {
             "temperature": {"decode": config.decode.temperature, "speculate": list(config.spec.temperature)},

@@ -12,7 +12,6 @@ from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
     FalconConfig,
-    Gemma2Config,
     GPTNeoConfig,
     GptOssConfig,
     Llama4TextConfig,
@@ -36,7 +35,6 @@ def by_function() -> dict[str, PreTrainedConfig]:
     """Kinds of attention that transformers dispatches to a registered function."""
     return {
         **tiny.configurations(),
-        "soft-capped": Gemma2Config(**_FEW, attn_logit_softcapping=2.0, query_pre_attn_scalar=8),
         "sink parameter": GptOssConfig(
             **_FEW,
             num_local_experts=4,

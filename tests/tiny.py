@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
+    Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
     PreTrainedConfig,
+    Qwen2MoeConfig,
     Qwen3Config,
 )
 
@@ -39,6 +41,7 @@ def configurations() -> dict[str, PreTrainedConfig]:
     """One small configuration for each kind of layer that people use."""
     return {
         "llama": LlamaConfig(**_COMMON),
+        "tied": LlamaConfig(**_COMMON, tie_word_embeddings=True),
         "one key head": LlamaConfig(**{**_COMMON, "num_key_value_heads": 1}),
         "all key heads, untied": LlamaConfig(**{**_COMMON, "num_key_value_heads": 4, "tie_word_embeddings": False}),
         "own head size": Qwen3Config(**_COMMON, head_dim=16),
@@ -48,6 +51,21 @@ def configurations() -> dict[str, PreTrainedConfig]:
             vocab_size=VOCABULARY, n_embd=32, n_layer=3, n_head=4, n_positions=256, initializer_range=0.3
         ),
         "experts": MixtralConfig(**_COMMON, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
+        "shared experts": Qwen2MoeConfig(
+            **_COMMON,
+            num_experts=4,
+            num_experts_per_tok=2,
+            moe_intermediate_size=24,
+            shared_expert_intermediate_size=24,
+        ),
+        "soft-capped": Gemma2Config(
+            **_COMMON,
+            head_dim=8,
+            query_pre_attn_scalar=8,
+            sliding_window=8,
+            attn_logit_softcapping=2.0,
+            final_logit_softcapping=3.0,
+        ),
     }
 
 
