@@ -1,7 +1,8 @@
 """What stale caches cost: acceptance and speed-up with and without each fault, on the same prompts and seeds.
 
-The faults are planted from outside (`_faults.py`). A stale draft leaves the text lossless and only costs acceptance; a
-stale verifier also changes the text.
+The faults are planted from outside (`_faults.py`). A stale draft leaves the text lossless and only costs acceptance, the
+more the oftener a draft is accepted whole: with the embedded draft at gamma 1 to 4, and with the verifier as its own
+draft, which agrees always. A stale verifier also changes the text.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
+import numpy as np
 from _common import alone_per_s, embedded_pair, figure, speculated, study_prompts
 from _faults import stale_draft, stale_verifier
 
 from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.sampling import Warp
+from specstudy.measure.speculative import Round
+from specstudy.models.load import Pair
 
 N_TOKENS = 64
-GAMMA = 4
 WARP = Warp(0.7, 0.9)
-PER_CATEGORY = 2
+PER_CATEGORY = 1
 
 
 @contextmanager
@@ -36,24 +40,32 @@ ENGINES: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 
+def measure(pair: Pair, gamma: int, name: str, prompts: list[list[int]], alone: list[float]) -> None:
+    """Print acceptance and speed-up of every engine."""
+    settings = GenerationSettings(WARP, N_TOKENS, pair.eos_ids)
+    rounds: dict[str, list[Round]] = {engine: [] for engine in ENGINES}
+    speedups: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    for seed, (ids, alone_per_s) in enumerate(zip(prompts, alone, strict=True)):
+        for engine, planted in ENGINES.items():
+            with planted():
+                generation = speculated(pair, ids, settings, gamma, seed)
+            rounds[engine] += generation.rounds
+            speedups[engine].append(len(generation.token_ids) / generation.decode_s / alone_per_s)
+    for engine, found in rounds.items():
+        tested = np.concatenate([r.drafted["expected_accept"][: r.n_tested] for r in found])
+        figure(f"acceptance_rate_{engine}_{name}", sum(r.n_accepted for r in found) / sum(r.n_proposed for r in found))
+        figure(f"alpha_expected_{engine}_{name}", float(tested.mean()))
+        figure(f"speedup_{engine}_{name}", statistics.median(speedups[engine]))
+
+
 def main() -> None:
     pair = embedded_pair()
+    prompts = study_prompts(pair, PER_CATEGORY)
     settings = GenerationSettings(WARP, N_TOKENS, pair.eos_ids)
-    counts = {name: [0, 0, 0] for name in ENGINES}
-    speedups: dict[str, list[float]] = {name: [] for name in ENGINES}
-    for seed, ids in enumerate(study_prompts(pair, PER_CATEGORY)):
-        alone = alone_per_s(pair, ids, settings, seed)
-        for name, planted in ENGINES.items():
-            with planted():
-                generation = speculated(pair, ids, settings, GAMMA, seed)
-            speedups[name].append(len(generation.token_ids) / generation.decode_s / alone)
-            for r in generation.rounds:
-                for place, n in enumerate((r.n_accepted, r.n_tested, r.n_proposed)):
-                    counts[name][place] += n
-    for name, (n_accepted, n_tested, n_proposed) in counts.items():
-        figure(f"acceptance_rate_{name}", n_accepted / n_proposed)
-        figure(f"alpha_{name}", n_accepted / n_tested)
-        figure(f"speedup_{name}", statistics.median(speedups[name]))
+    alone = [alone_per_s(pair, ids, settings, seed) for seed, ids in enumerate(prompts)]
+    for gamma in (1, 2, 4):
+        measure(pair, gamma, f"gamma_{gamma}", prompts, alone)
+    measure(replace(pair, draft=pair.verifier), 4, "own_draft_gamma_4", prompts, alone)
 
 
 if __name__ == "__main__":

@@ -209,7 +209,8 @@ def _run_stage(
                 except Exception as error:  # sorted at once: a bug is raised again
                     if not _is_of_the_prompt(error):
                         raise
-                    failures.append(Failure(stage.name, unit.prompt.prompt_id, error))
+                    # Its frames hold the tensors that the prompt filled the memory with.
+                    failures.append(Failure(stage.name, unit.prompt.prompt_id, error.with_traceback(None)))
                 empty_cache(pair.verifier.device)
             else:
                 n_reused += 1

@@ -24,7 +24,8 @@ from specstudy.tables.run_directory import read_table
 
 STAGES = (PREFILL, DECODE, SPECULATE)
 # A byte that only one of the prompts has.
-MARK = "Z"
+MARK = "Q"
+GREEDY = "decode.temperature=0.0"  # so that no other prompt's answer has it by chance
 MARKED = {**PROMPTS, "marked": f"Say {MARK} in a few words."}
 OUT_OF_MEMORY = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"),
@@ -70,7 +71,7 @@ def test_a_prompt_that_gives_nan_is_named_and_the_others_go_on(
     role: str, stages: set[str], pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spoil(pair, role)
-    assert workflow.run(configuration(tmp_path, MARKED), STAGES) == 1
+    assert workflow.run(configuration(tmp_path, MARKED, GREEDY), STAGES) == 1
     rows = errors(tmp_path)
     assert set(rows) == stages
     for row in rows.values():
@@ -89,7 +90,7 @@ def test_a_prompt_that_takes_too_much_memory_is_named_and_the_others_go_on(
             raise type(error)(*error.args)
 
     pair.verifier.module.register_forward_pre_hook(refuse, with_kwargs=True)
-    assert workflow.run(configuration(tmp_path, MARKED), STAGES) == 1
+    assert workflow.run(configuration(tmp_path, MARKED, GREEDY), STAGES) == 1
     rows = errors(tmp_path)
     assert set(rows) == {"prefill", "decode", "speculate"}
     assert {row["kind"] for row in rows.values()} == {type(error).__name__}
@@ -112,7 +113,7 @@ def test_a_failed_prompt_leaves_no_tensors_behind(pair: Pair, tmp_path: Path) ->
 
     pair.verifier.module.register_forward_pre_hook(refuse, with_kwargs=True)
     prompts = {"marked": MARKED["marked"], **PROMPTS}
-    assert workflow.run(configuration(tmp_path, prompts), [DECODE]) == 1
+    assert workflow.run(configuration(tmp_path, prompts, GREEDY), [DECODE]) == 1
     assert found_at_the_next
     assert not any(found_at_the_next)
 
