@@ -1,8 +1,8 @@
 """What stale caches cost: acceptance and speed-up with and without each fault, on the same prompts and seeds.
 
-The faults are planted from outside (`_faults.py`). A stale draft leaves the text lossless and only costs acceptance, the
-more the oftener a draft is accepted whole: with the embedded draft at gamma 1 to 4, and with the verifier as its own
-draft, which agrees always. A stale verifier also changes the text.
+The faults are planted from outside (`_faults.py`). A stale draft leaves the text lossless and only costs acceptance,
+the more the oftener a draft is accepted whole: with the embedded draft at gamma 1 to 4, and with the verifier as its
+own draft, which agrees always. A stale verifier also changes the text.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def measure(pair: Pair, gamma: int, name: str, prompts: list[list[int]], alone: 
     settings = GenerationSettings(WARP, N_TOKENS, pair.eos_ids)
     rounds: dict[str, list[Round]] = {engine: [] for engine in ENGINES}
     speedups: dict[str, list[float]] = {engine: [] for engine in ENGINES}
-    for seed, (ids, alone_per_s) in enumerate(zip(prompts, alone, strict=True)):
+    for seed, (ids, reference_per_s) in enumerate(zip(prompts, alone, strict=True)):
         for engine, planted in ENGINES.items():
             with planted():
                 generation = speculated(pair, ids, settings, gamma, seed)
             rounds[engine] += generation.rounds
-            speedups[engine].append(len(generation.token_ids) / generation.decode_s / alone_per_s)
+            speedups[engine].append(len(generation.token_ids) / generation.decode_s / reference_per_s)
     for engine, found in rounds.items():
         tested = np.concatenate([r.drafted["expected_accept"][: r.n_tested] for r in found])
         figure(f"acceptance_rate_{engine}_{name}", sum(r.n_accepted for r in found) / sum(r.n_proposed for r in found))
