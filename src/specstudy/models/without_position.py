@@ -1,0 +1,46 @@
+"""A model from which one position of the context is hidden: the sink is moved on purpose, to see what follows.
+
+The key of the position stays in the cache, but no later query sees it. Prefill, decoding, verification and uncached
+passes all run with the same mask, so that this is another model, and speculation is exact with respect to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import and_masks, sdpa_mask
+
+from specstudy.errors import UserError
+
+NAME = "specstudy_without_position"
+
+
+@contextmanager
+def without_position(module: PreTrainedModel, position: int) -> Iterator[None]:
+    """Within this block no query behind `position` sees its key in any layer; afterwards the model runs as before.
+
+    The query at the position itself still sees it, so that no row of attention is empty. Raises UserError for a model
+    whose attention does not run through SDPA, where the mask could not be relied upon.
+    """
+    before = module.config._attn_implementation
+    if before not in ("sdpa", NAME):
+        raise UserError(f"a position can only be hidden from a model that runs SDPA attention; this one runs {before}")
+
+    def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (key != position) | (query <= position)
+
+    def mask(*args: Any, mask_function: Any, allow_is_causal_skip: bool = True, **others: Any) -> Tensor | None:
+        return sdpa_mask(*args, mask_function=and_masks(mask_function, seen), allow_is_causal_skip=False, **others)
+
+    AttentionInterface.register(NAME, sdpa_attention_forward)
+    AttentionMaskInterface.register(NAME, mask)
+    module.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        module.set_attn_implementation(before)

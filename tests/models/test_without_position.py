@@ -1,0 +1,71 @@
+"""A hidden position is hidden from every later query, with a cache and without, and nothing is left behind."""
+
+import pytest
+import torch
+from tiny import configurations, language_model, llama, uncached_logits
+from transformers import LlamaConfig, PreTrainedConfig
+
+from specstudy.errors import UserError
+from specstudy.models.cache import CachedModel
+from specstudy.models.load import LanguageModel
+from specstudy.models.without_position import without_position
+
+IDS = [3, 17, 5, 41, 8, 29, 11, 2, 50, 7, 33, 21]
+
+
+def masked_reference(model: LanguageModel, ids: list[int], position: int) -> torch.Tensor:
+    """Logits with an explicit mask handed to the model, which transformers takes as it is."""
+    mask = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
+    mask[position + 1 :, position] = False
+    with torch.inference_mode():
+        output = model.module(input_ids=torch.tensor([ids]), attention_mask=mask[None, None], use_cache=False)
+    return model.emittable_logits(output.logits[0])
+
+
+@pytest.mark.parametrize("position", [0, 4, len(IDS) - 1])
+def test_the_same_as_an_explicit_mask(position: int) -> None:
+    model = llama()
+    expected = masked_reference(model, IDS, position)
+    with without_position(model.module, position):
+        torch.testing.assert_close(uncached_logits(model, IDS), expected)
+    plain = uncached_logits(model, IDS)
+    torch.testing.assert_close(plain[: position + 1], expected[: position + 1])
+    if position < len(IDS) - 1:
+        assert (plain[position + 1 :] - expected[position + 1 :]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("config", configurations().values(), ids=configurations().keys())
+def test_cached_equals_uncached(config: PreTrainedConfig) -> None:
+    model = language_model(config)
+    with without_position(model.module, 2):
+        expected = uncached_logits(model, IDS)
+        cached = CachedModel(model)
+        cached.prefill(torch.tensor(IDS[:5]))
+        got = [cached.forward(torch.tensor(IDS[5:9]), keep=4)]
+        cached.rollback(7)
+        got.append(cached.forward(torch.tensor(IDS[7:8]), keep=1))
+        got.append(cached.forward(torch.tensor(IDS[8:]), keep=4))
+    torch.testing.assert_close(got[0], expected[5:9], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(torch.cat(got[1:]), expected[7:], atol=1e-4, rtol=1e-4)
+
+
+def test_the_model_runs_as_before_afterwards_even_after_a_fault() -> None:
+    model = llama()
+    before = uncached_logits(model, IDS)
+    with pytest.raises(RuntimeError, match="fault"), without_position(model.module, 0):
+        raise RuntimeError("fault")
+    assert torch.equal(uncached_logits(model, IDS), before)
+
+
+def test_another_model_is_not_touched() -> None:
+    verifier, draft = llama(0), llama(1)
+    before = uncached_logits(draft, IDS)
+    with without_position(verifier.module, 0):
+        assert torch.equal(uncached_logits(draft, IDS), before)
+
+
+def test_eager_attention_is_refused() -> None:
+    model = language_model(LlamaConfig(**configurations()["llama"].to_diff_dict()))
+    model.module.set_attn_implementation("eager")
+    with pytest.raises(UserError, match="runs eager"), without_position(model.module, 0):
+        pass
