@@ -457,6 +457,35 @@ class SinkAnswer(EstimateRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptVersion(PromptRow):
+    """A version of a prompt that was altered on purpose, or the unaltered one that others are compared with."""
+
+    original_id: str = column("id of the prompt that all its versions were made from")
+    kind: str = column("how it was altered")
+    dose: int = column("how much, from 1; 0 where there is no more or less")
+    control_id: str | None = column("prompt_id of the version it is compared with; null for the unaltered one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionEffect:
+    """What one kind of alteration changes in one measure, paired within the original prompt."""
+
+    kind: str = column("how the prompts, or the models that read them, were altered")
+    dose: int = column("how much, from 1; 0: the change per dose, a line through the origin")
+    measure: str = column("what was measured")
+    n: int = column("original prompts with both values")
+    difference: float | None = column("mean of version minus control")
+    ci_low: float | None = column("lower end of the bootstrap interval (by original prompt)")
+    ci_high: float | None = column("upper end of the bootstrap interval (by original prompt)")
+    p_value: float | None = column("paired t-test, two-sided")
+    p_adjusted: float | None = column("Holm within one measure; null for the change per dose")
+    control_difference: float | None = column("mean of control minus the control's own control")
+    control_ci_low: float | None = column("lower end of its interval")
+    control_ci_high: float | None = column("upper end of its interval")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRow:
     """A prompt that failed in a stage."""
 
@@ -490,6 +519,8 @@ TABLES: dict[str, type] = {
     "context_distributions": ContextDistribution,
     "context_correlations": ContextCorrelation,
     "sink_answers": SinkAnswer,
+    "prompt_versions": PromptVersion,
+    "version_effects": VersionEffect,
     "errors": ErrorRow,
 }
 SINK_TABLES = (

@@ -1,0 +1,115 @@
+"""What changing a prompt, or the model that reads it, changes in what is measured: paired within the original prompt.
+
+A version (a row of `prompt_versions`) is compared with its control, which differs from it in nothing but what the
+version is about; and the control with its own, so that what the control itself moves is seen beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from statsmodels.stats.multitest import multipletests
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
+from specstudy.analysis.join import Tables, frame_of
+from specstudy.analysis.means import mean
+from specstudy.records import VersionEffect
+
+PER_DOSE = 0
+
+
+def unaltered_only(tables: Tables) -> Tables:
+    """The tables without the rows of altered prompts: versions of one prompt are not independent prompts."""
+    versions = frame_of(tables, "prompt_versions")
+    if versions.empty:
+        return tables
+    altered = set(versions.loc[versions["control_id"].notna(), "prompt_id"])
+    return {
+        name: frame[~frame["prompt_id"].isin(altered).to_numpy(dtype=bool)] if "prompt_id" in frame else frame
+        for name, frame in tables.items()
+    }
+
+
+def version_effects(
+    tables: Tables, prompts: pd.DataFrame, measures: Sequence[str], settings: AnalysisSettings
+) -> list[VersionEffect]:
+    """Paired differences by kind, dose and measure, and their slope over doses (a row with dose 0).
+
+    `prompts` is the frame of all prompts, versions included. Intervals resample the original prompts. p-values are
+    those of paired t-tests, Holm-adjusted within one measure.
+    """
+    versions = frame_of(tables, "prompt_versions")
+    rows: list[VersionEffect] = []
+    for measure in measures:
+        found = list(_effects_on(measure, versions, prompts, settings)) if measure in prompts else []
+        rows += _adjusted(found)
+    return rows
+
+
+def _effects_on(
+    measure: str, versions: pd.DataFrame, prompts: pd.DataFrame, settings: AnalysisSettings
+) -> Iterator[VersionEffect]:
+    values = prompts[measure]
+    altered = versions[versions["control_id"].notna().to_numpy(dtype=bool)]
+    control_of = altered.set_index("prompt_id")["control_id"]
+    for kind, rows in altered.groupby("kind", sort=False):
+        own = _differences(rows, values, rows["prompt_id"], rows["control_id"])
+        control = _differences(rows, values, rows["control_id"], rows["control_id"].map(control_of))
+        for dose in own.columns:
+            yield _row(
+                str(kind),
+                int(dose),
+                measure,
+                mean(_numbers(own[dose]), settings),
+                mean(_numbers(control[dose]), settings),
+            )
+        if own.shape[1] > 1:
+            estimates = (mean(_slopes(frame), settings) for frame in (own, control))
+            yield _row(str(kind), PER_DOSE, measure, *estimates)
+
+
+def _differences(rows: pd.DataFrame, values: pd.Series, changed: pd.Series, base: pd.Series) -> pd.DataFrame:
+    """A row an original, a column a dose."""
+    difference = values.reindex(changed).to_numpy(dtype=np.float64) - values.reindex(base).to_numpy(dtype=np.float64)
+    return rows.assign(difference=difference).pivot(index="original_id", columns="dose", values="difference")
+
+
+def _slopes(differences: pd.DataFrame) -> Floats:
+    """Change per dose of each original (prompts,): least squares through the origin, as dose 0 is no difference."""
+    doses = np.array(differences.columns, dtype=np.float64)
+    return np.asarray(differences.to_numpy(dtype=np.float64) @ doses / (doses @ doses), dtype=np.float64)
+
+
+def _numbers(column: pd.Series) -> Floats:
+    return column.to_numpy(dtype=np.float64)
+
+
+def _row(kind: str, dose: int, measure: str, own: Estimate, control: Estimate) -> VersionEffect:
+    return VersionEffect(
+        kind=kind,
+        dose=dose,
+        measure=measure,
+        n=own.n,
+        difference=own.value,
+        ci_low=own.low,
+        ci_high=own.high,
+        p_value=own.p_value,
+        p_adjusted=None,
+        control_difference=control.value,
+        control_ci_low=control.low,
+        control_ci_high=control.high,
+        null_reason=own.null_reason,
+    )
+
+
+def _adjusted(rows: list[VersionEffect]) -> list[VersionEffect]:
+    """The same rows with Holm-adjusted p-values; slopes restate the doses and are not counted twice."""
+    tested = [row for row in rows if row.p_value is not None and row.dose != PER_DOSE]
+    if not tested:
+        return rows
+    adjusted = multipletests([row.p_value for row in tested], method="holm")[1]
+    p_of = {id(row): float(p) for row, p in zip(tested, adjusted, strict=True)}
+    return [dataclasses.replace(row, p_adjusted=p_of.get(id(row))) for row in rows]
