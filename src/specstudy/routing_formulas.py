@@ -1,0 +1,195 @@
+"""Pure mathematics of mixture-of-experts routing: gates, distinct experts of a window, balance, bytes. NumPy only.
+
+N experts a layer, k of them chosen for each token; a verifier pass reads the distinct experts of its W = gamma + 1
+tokens once each.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+IPF_TOLERANCE = 1e-12
+IPF_SWEEPS = 2000
+
+
+def top_k_gates(scores: Floats, k: int) -> tuple[Ids, Floats]:
+    """Chosen experts [k] and their gates [k]: softmax over the k largest scores [N] (Mixtral, arXiv 2401.04088)."""
+    chosen = np.argsort(-scores, kind="stable")[:k]
+    weights = np.exp(scores[chosen] - scores[chosen].max())
+    return chosen.astype(np.int64), weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class ExpertLayerSize:
+    """Parameters of one layer of experts: each has two matrices (or three, with a gate), with or without biases."""
+
+    hidden: int
+    expert_hidden: int
+    n_experts: int
+    n_chosen: int
+    n_matrices: int = 3
+    biases: bool = False
+
+    @property
+    def expert(self) -> int:
+        """Parameters of one expert."""
+        biases = self.hidden + self.expert_hidden * (self.n_matrices - 1) if self.biases else 0
+        return self.n_matrices * self.hidden * self.expert_hidden + biases
+
+    @property
+    def router(self) -> int:
+        """Parameters of the router: one matrix."""
+        return self.hidden * self.n_experts
+
+    @property
+    def total(self) -> int:
+        """All parameters of the layer."""
+        return self.router + self.n_experts * self.expert
+
+    @property
+    def active(self) -> int:
+        """Those that one token uses."""
+        return self.router + self.n_chosen * self.expert
+
+
+def on_off(chosen: Ids, n_experts: int) -> NDArray[np.bool_]:
+    """Which experts each token uses: chosen [T, k] -> bool [T, N]."""
+    used = np.zeros((len(chosen), n_experts), dtype=bool)
+    np.put_along_axis(used, chosen, True, axis=1)
+    return used
+
+
+def distinct_experts(used: NDArray[np.bool_], window: int) -> Floats:
+    """Distinct experts of every `window` consecutive tokens: used [T, N] -> [T - window + 1]."""
+    if window < 1:
+        raise ValueError(f"a window holds at least one token; got {window}")
+    if len(used) < window:
+        return np.zeros(0)
+    windows = np.lib.stride_tricks.sliding_window_view(used, window, axis=0)
+    return np.asarray(windows.any(-1).sum(-1), dtype=np.float64)
+
+
+def expected_distinct_uniform(n_experts: int, n_chosen: int, window: int) -> float:
+    """Distinct experts if every token chose k of N uniformly and independently: N (1 - (1 - k/N)^W)."""
+    return float(n_experts * (1.0 - (1.0 - n_chosen / n_experts) ** window))
+
+
+def expected_distinct_independent(popularity: Floats, window: int) -> float:
+    """Distinct experts if tokens chose independently with the layer's own popularity [N] (P(expert is on))."""
+    return float((1.0 - (1.0 - popularity) ** window).sum())
+
+
+def popularity_of(used: NDArray[np.bool_]) -> Floats:
+    """P(expert is on) for each expert: used [T, N] -> [N]."""
+    return np.asarray(used.mean(0), dtype=np.float64)
+
+
+def coactivation_of(used: NDArray[np.bool_], window: int) -> Floats:
+    """P(on now and on again `gap` tokens later) for gaps 1 to window - 1: used [T, N] -> [window - 1, N]."""
+    pairs = [(used[gap:] & used[:-gap]).mean(0) for gap in range(1, window)]
+    return np.array(pairs, dtype=np.float64).reshape(window - 1, used.shape[1])
+
+
+def expected_distinct_pairwise(popularity: Floats, coactivation: Floats) -> float:
+    """Distinct experts of W tokens under the maximum-entropy process with these one- and two-token probabilities.
+
+    popularity [N], coactivation [W - 1, N] at gaps 1 to W - 1. Exact where pairs determine the joint distribution.
+    """
+    return float((1.0 - never_on(popularity, coactivation)).sum())
+
+
+def never_on(popularity: Floats, coactivation: Floats) -> Floats:
+    """P(an expert is on for none of W tokens) [N], by `joint_on_off`."""
+    return joint_on_off(popularity, coactivation)[:, 0]
+
+
+def joint_on_off(popularity: Floats, coactivation: Floats) -> Floats:
+    """Maximum-entropy joint distribution of an expert's W on/off states: [N, 2^W]; bit t of a state is token t.
+
+    Iterative proportional fitting (Deming and Stephan 1940) to P(on) of each token and P(both on) of each pair. Raises
+    ValueError for probabilities that no process can have, which would not converge.
+    """
+    n_experts, window = len(popularity), len(coactivation) + 1
+    largest, smallest = popularity, np.maximum(0.0, 2.0 * popularity - 1.0)
+    if ((coactivation > largest + 1e-9) | (coactivation < smallest - 1e-9)).any():
+        raise ValueError("an expert cannot be on twice more often than once, or less often than its popularity forces")
+    states = np.arange(2**window)
+    on = (states[:, None] >> np.arange(window)) & 1
+    joint = np.full((n_experts, 2**window), 1.0 / 2**window)
+    if window == 1:
+        return np.stack([1.0 - popularity, popularity], axis=1)
+    cells = []
+    for first, second in itertools.combinations(range(window), 2):
+        both = np.clip(coactivation[second - first - 1], smallest, largest)
+        single = popularity - both
+        targets = np.stack([1.0 - popularity - single, single, single, both])
+        cells.append((2 * on[:, first] + on[:, second], np.clip(targets, 0.0, 1.0)))
+    for _ in range(IPF_SWEEPS):
+        worst = 0.0
+        for cell, targets in cells:
+            masses = np.stack([joint[:, cell == value].sum(1) for value in range(4)])
+            factors = np.divide(targets, masses, out=np.zeros_like(targets), where=masses > 0)
+            joint *= factors[cell].T
+            worst = max(worst, float(np.abs(targets - masses).max()))
+        if worst < IPF_TOLERANCE:
+            return joint
+    raise ValueError(f"no process has these co-activations; fitting stopped {worst:.1e} away from them")
+
+
+def overlap_with_previous(used: NDArray[np.bool_]) -> Floats:
+    """Share of a token's experts that the token before it used too: used [T, N] -> [T - 1]."""
+    return np.asarray((used[1:] & used[:-1]).sum(1) / used[1:].sum(1), dtype=np.float64)
+
+
+def overlap_by_popularity(popularity: Floats) -> float:
+    """The overlap that popularity alone would give, tokens choosing independently: sum p^2 / sum p."""
+    return float((popularity**2).sum() / popularity.sum())
+
+
+def load_variation(popularity: Floats) -> float:
+    """Coefficient of variation of the experts' load: standard deviation over mean, 0 if all are used alike."""
+    return float(popularity.std() / popularity.mean())
+
+
+def switch_balance(first_choice_share: Floats, mean_probability: Floats) -> float:
+    """N * sum f_i P_i of the Switch Transformer (arXiv 2101.03961, eq. 4): 1 if balanced.
+
+    first_choice_share [N]: share of the tokens' choices that go to each expert, summing to 1. mean_probability [N]:
+    mean router probability.
+    """
+    return float(len(first_choice_share) * (first_choice_share * mean_probability).sum())
+
+
+def gate_entropy_bits(probabilities: Floats) -> Floats:
+    """Entropy of router probabilities over the last axis, in bits; 0 log 0 is 0."""
+    logs = np.log2(probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
+    return np.asarray(-(probabilities * logs).sum(-1), dtype=np.float64)
+
+
+def bytes_read(shared_bytes: float, expert_bytes: float, distinct_by_layer: Floats) -> float:
+    """Weights that one pass reads: everything but experts, and each layer's distinct experts once."""
+    return shared_bytes + expert_bytes * float(distinct_by_layer.sum())
+
+
+def target_efficiency_by_bytes(
+    shared_bytes: float, expert_bytes: float, distinct_of_one: Floats, distinct_of_window: Floats
+) -> float:
+    """Time of a 1-token step over that of a W-token pass if reading weights were all: bytes over bytes."""
+    one = bytes_read(shared_bytes, expert_bytes, distinct_of_one)
+    return one / bytes_read(shared_bytes, expert_bytes, distinct_of_window)
+
+
+def cohens_d(a: Floats, b: Floats) -> float | None:
+    """Difference of means in pooled standard deviations (Cohen 1988); None for fewer than two values or no spread."""
+    if min(len(a), len(b)) < 2:
+        return None
+    freedom = len(a) + len(b) - 2
+    pooled = ((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / freedom
+    return float((a.mean() - b.mean()) / np.sqrt(pooled)) if pooled > 0 else None
