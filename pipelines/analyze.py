@@ -25,6 +25,7 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     # Imported here: statistics and plotting take seconds, which a wrong word need not wait for.
     from specstudy.analysis.declarations import declarations_sha256
     from specstudy.analysis.study import analyze as analyze_tables
+    from specstudy.analysis.version_effects import unaltered_only
     from specstudy.report import html, terminal
 
     opened = open_run(run_dir)
@@ -38,17 +39,20 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     publish_table(run_dir, "claims", to_table("claims", result.claims))
     for name in SINK_TABLES:
         publish_table(run_dir, name, to_table(name, getattr(result.sinks, name)))
+    publish_table(run_dir, "version_effects", to_table("version_effects", result.version_effects))
     draw(opened, result)
+    shown = unaltered_only(tables)
     manifest.update(run_dir, "claims", {"sha256_when_answered": declarations_sha256()})
-    html.render(result, tables, opened.manifest, run_dir / "figures", run_dir / "report.html")
-    terminal.summary(result, tables, opened.manifest, run_dir)
+    html.render(result, shown, opened.manifest, run_dir / "figures", run_dir / "report.html")
+    terminal.summary(result, shown, opened.manifest, run_dir)
 
 
 def draw(opened: Run, result: AnalysisResult) -> list[Path]:
     """All figures of a run, from its tables alone."""
+    from specstudy.analysis.version_effects import unaltered_only
     from specstudy.report import figures
 
-    tables = {name: opened.table(name) for name in opened.tables}
+    tables = unaltered_only({name: opened.table(name) for name in opened.tables})
     return figures.draw_all(result, tables, opened.path / "figures")
 
 

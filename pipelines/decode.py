@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
+    from specstudy.measure.altered import altered, generation_settings
     from specstudy.measure.decode import GenerationSettings, measure_decode
     from specstudy.measure.sampling import Warp
     from specstudy.seeds import uniforms
@@ -24,8 +25,10 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
         eos_ids=pair.eos_ids,
         n_candidates=config.decode.recorded_candidates,
     )
-    rng = uniforms(config.seed, "decode", unit.prompt.prompt_id, unit.repetition)
-    return measure_decode(pair, unit.rendered, settings, unit.repetition or 0, rng)
+    rng = uniforms(config.seed, "decode", unit.prompt.seed_id, unit.repetition)
+    with altered(pair, unit.rendered):
+        settings = generation_settings(settings, unit.prompt)
+        return measure_decode(pair, unit.rendered, settings, unit.repetition or 0, rng)
 
 
 DECODE = Stage(
@@ -40,6 +43,7 @@ DECODE = Stage(
     measure=_measure,
     source_files=(
         "models",
+        "measure/altered.py",
         "measure/decode.py",
         "measure/sampling.py",
         "measure/sinks.py",

@@ -6,7 +6,6 @@ Every phase goes on from where it was interrupted. Shards and checkpoint lie in 
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -41,10 +40,11 @@ def distill(
     from specstudy.distill.sample import SamplingPlan
     from specstudy.distill.train import TrainingPlan
     from specstudy.models import embedded
+    from specstudy.models.device import usable_cores
     from specstudy.models.load import load_model
     from specstudy.models.sources import find_source
 
-    torch.set_num_threads(int(threads) or os.cpu_count() or 1)
+    torch.set_num_threads(int(threads) or usable_cores())
     source = find_source(embedded.NAME, "models.verifier")
     tokenizer = source.tokenizer()
     verifier = load_model(source, tokenizer, torch.device("cpu"), torch.bfloat16)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections import Counter
@@ -56,9 +55,9 @@ def _machine(config: StudyConfig, device: torch.device, dtype: torch.dtype) -> l
     import torch
     import transformers
 
-    from specstudy.models.device import available_devices, device_memory
+    from specstudy.models.device import available_devices, device_memory, usable_cores
 
-    asked, n_cores, memory = config.execution, os.cpu_count() or 1, device_memory(device)
+    asked, n_cores, memory = config.execution, usable_cores(), device_memory(device)
     free = "" if memory.free_bytes is None else f", {_gib(memory.free_bytes)} of it free now"
     return [
         ("python", f"{platform.python_version()} on {platform.platform()}"),

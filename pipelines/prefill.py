@@ -23,7 +23,10 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
 
 PREFILL = Stage(
     name="prefill",
-    units=lambda config, rendered: [Unit(rendered)],
+    # The same text over the same model has the same prefill: only versions that change the text are measured.
+    units=lambda config, rendered: (
+        [] if (version := rendered.prompt.version) and version.alters_the_models else [Unit(rendered)]
+    ),
     settings=lambda config, unit: {"window": config.prefill.window, "threshold": config.prefill.threshold},
     measure=_measure,
     source_files=("models", "measure/sinks.py", "formulas.py", "records.py"),

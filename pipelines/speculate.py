@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import entry
@@ -41,22 +41,25 @@ def _speculation(pair: Pair, config: StudyConfig, setting: Setting) -> Speculati
 
 
 def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
+    from specstudy.measure.altered import altered, generation_settings
     from specstudy.measure.speculation_records import measure_speculation
     from specstudy.seeds import uniforms
 
     assert unit.setting is not None
     assert unit.repetition is not None
-    prompt_id = unit.prompt.prompt_id
-    return measure_speculation(
-        pair,
-        unit.rendered,
-        _speculation(pair, config, unit.setting),
-        unit.repetition,
-        # Neither proposer nor stop rule nor sampling is part of the seed: settings are compared on the same numbers.
-        rng=uniforms(config.seed, "speculate", prompt_id, unit.setting.gamma, unit.repetition),
-        # The verifier alone repeats the decode stage's answer, so that both stages time the same text.
-        baseline_rng=uniforms(config.seed, "decode", prompt_id, unit.repetition),
-    )
+    settings, seed_id = _speculation(pair, config, unit.setting), unit.prompt.seed_id
+    settings = replace(settings, generation=generation_settings(settings.generation, unit.prompt))
+    with altered(pair, unit.rendered):
+        return measure_speculation(
+            pair,
+            unit.rendered,
+            settings,
+            unit.repetition,
+            # Proposer, stop rule and sampling are no part of the seed: settings are compared on the same numbers.
+            rng=uniforms(config.seed, "speculate", seed_id, unit.setting.gamma, unit.repetition),
+            # The verifier alone repeats the decode stage's answer, so that both stages time the same text.
+            baseline_rng=uniforms(config.seed, "decode", seed_id, unit.repetition),
+        )
 
 
 CHECKED_PROMPTS = 3
@@ -82,7 +85,7 @@ def _settings(config: StudyConfig, unit: Unit) -> dict[str, object]:
     assert unit.setting is not None
     proposer = unit.setting.proposer
     return {
-        **asdict(unit.setting),
+        **asdict(unit.setting),  # a temperature of the prompt's version is part of the prompt
         "exit_layers": config.spec.exit_layers if proposer == "early_exit" else None,
         "lookup_tokens": config.spec.lookup_tokens if proposer == "prompt_lookup" else None,
         "baseline": config.spec.baseline,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -18,7 +17,9 @@ from progress import Progress
 
 from specstudy.config import PROJECT_ROOT, StudyConfig, local_path, to_mapping
 from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompts, render, select
-from specstudy.records import ErrorRow
+from specstudy.prompts.poisoned import read_contexts
+from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
+from specstudy.records import ErrorRow, PromptVersion
 from specstudy.setting import Setting
 from specstudy.tables import manifest
 from specstudy.tables.environment import load_average
@@ -126,17 +127,33 @@ def chosen_prompts(config: StudyConfig) -> list[Prompt]:
     return select(read_prompts(local_path(p.path), columns), p.categories, p.per_category)
 
 
+def prompt_versions(config: StudyConfig, prompts: Sequence[Prompt], pair: Pair) -> Sequence[Prompt]:
+    """The prompts in every version that the configuration asks for."""
+    p = config.prompts
+    if p.versions == "poisoned":
+
+        def count(text: str) -> int:
+            return len(pair.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+        return poisoned(prompts, read_contexts(local_path(p.contexts)), p.doses, config.seed, count)
+    if p.versions == "hidden":
+        return with_hidden_positions(prompts)
+    if p.versions == "temperatures":
+        return at_temperatures(prompts, p.temperatures, config.spec.primary.temperature)
+    return prompts
+
+
 def find_models(config: StudyConfig) -> Callable[[], Pair]:
     """What loads the configured pair on its device. Raises UserError for all that small files can tell."""
     import torch
     import transformers
 
-    from specstudy.models.device import choose_device, choose_dtype
+    from specstudy.models.device import choose_device, choose_dtype, usable_cores
     from specstudy.models.load import find_pair, load_found_pair
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    torch.set_num_threads(config.execution.threads or os.cpu_count() or 1)
+    torch.set_num_threads(config.execution.threads or usable_cores())
     device = choose_device(config.execution.device)
     dtype = choose_dtype(config.execution.dtype, device)
     found = find_pair(config.models.verifier, config.models.draft, config.models.trust_remote_code)
@@ -146,7 +163,9 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
 def _measure(
     config: StudyConfig, stages: Sequence[Stage], prompts: Sequence[Prompt], pair: Pair, run_dir: Path, store: Store
 ) -> list[Failure]:
+    prompts = prompt_versions(config, prompts, pair)
     describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)
+    _publish_versions(run_dir, prompts)
     rendered, failures = _render(prompts, pair, config)
     if rendered:
         notes = Counter(note for prompt in rendered for note in prompt.notes)
@@ -307,6 +326,24 @@ def _unit_parts(unit: Unit) -> dict[str, object]:
         "rendered": [unit.rendered.text, *unit.rendered.notes],
         "repetition": unit.repetition,
     }
+
+
+def _publish_versions(run_dir: Path, prompts: Sequence[Prompt]) -> None:
+    """The `prompt_versions` table, of a run that has versions."""
+    rows: list[object] = [
+        PromptVersion(
+            prompt_id=prompt.prompt_id,
+            category=prompt.category,
+            original_id=prompt.version.original_id,
+            kind=prompt.version.kind,
+            dose=prompt.version.dose,
+            control_id=prompt.version.control_id,
+        )
+        for prompt in prompts
+        if prompt.version
+    ]
+    if rows:
+        publish_table(run_dir, "prompt_versions", to_table("prompt_versions", rows))
 
 
 def _publish_errors(run_dir: Path, failures: Sequence[Failure], stages: set[str]) -> None:

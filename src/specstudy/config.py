@@ -36,6 +36,8 @@ class PromptsConfig(Section):
     """The prompt file, which of its categories, and how many of each (the first ones; null: all).
 
     `thinking` switches the thinking of chat templates that have such a switch (null: the template's own default).
+    `versions` asks each prompt in several ways: over contexts made worse at 1 to `doses` (`contexts` names the file of
+    contexts), with a position hidden from attention, or at other `temperatures` of the verifier.
     """
 
     NAME: ClassVar[str] = "prompts"
@@ -47,6 +49,10 @@ class PromptsConfig(Section):
     id_column: str = setting("prompt_id", TEXT)
     category_column: str = setting("category", TEXT)
     thinking: bool | None = setting(None, optional(FLAG))
+    versions: str = setting("none", one_of("none", "poisoned", "hidden", "temperatures"))
+    contexts: str = setting("data/prompts/contexts.yaml", TEXT)
+    doses: int = setting(2, whole(1, 3))
+    temperatures: tuple[float, ...] = setting((1.0, 1.3), one_or_more(real(0, 5)))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.version_effects import PER_DOSE, unaltered_only, version_effects
+from specstudy.analysis.version_effects import MEASURES, PER_DOSE, unaltered_only, version_effects, version_frame
 from specstudy.records import VersionEffect
 
 SETTINGS = AnalysisSettings(bootstrap_samples=500)
@@ -32,7 +32,7 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def effects(prompts: pd.DataFrame, table: pd.DataFrame) -> dict[int, VersionEffect]:
-    rows = version_effects({"prompt_versions": table}, prompts, ["mean_entropy_bits"], SETTINGS)
+    rows = version_effects({"prompt_versions": table}, prompts, SETTINGS)
     assert {row.kind for row in rows} == {"related", "irrelevant"}
     related = {row.dose: row for row in rows if row.kind == "related"}
     assert all(row.control_difference is None for row in related.values()), "nothing is compared with the unaltered"
@@ -82,9 +82,44 @@ def test_p_values_are_adjusted_over_the_doses_and_not_for_the_slope() -> None:
     assert found[PER_DOSE].p_adjusted is None
 
 
-def test_a_measure_that_was_not_taken_has_no_rows() -> None:
+def test_a_study_without_versions_has_no_effects() -> None:
+    assert version_effects({}, measured(versions()), SETTINGS) == []
+
+
+def test_a_measure_that_was_not_taken_is_null_with_a_reason() -> None:
     table = versions()
-    assert version_effects({"prompt_versions": table}, measured(table), ["alpha_expected"], SETTINGS) == []
+    rows = version_effects({"prompt_versions": table}, measured(table).assign(alpha=np.nan), SETTINGS)
+    empty = [row for row in rows if row.measure == "alpha"]
+    assert {row.difference for row in empty} == {None}
+    assert {row.null_reason for row in empty} == {"0 prompts; an interval needs 3"}
+
+
+def test_what_is_measured_of_a_version() -> None:
+    tables = {
+        "prefill_prompts": pd.DataFrame(
+            {"prompt_id": ["a"], **{name: [float(i)] for i, name in enumerate(MEASURES[:4])}}
+        ),
+        "decode_runs": pd.DataFrame({"prompt_id": ["a", "a", "b"], "mean_entropy_bits": [1.0, 2.0, 4.0]}),
+        "decode_tokens": pd.DataFrame(
+            {"prompt_id": ["b", "b"], "sampling_entropy_bits": [0.5, 1.5], "expected_accept": [0.2, 0.4]}
+        ),
+        "spec_runs": pd.DataFrame(
+            {
+                "prompt_id": ["a", "a"],
+                "gamma": [4, 8],
+                "alpha": [0.5, 0.9],
+                "alpha_expected": [0.6, 0.9],
+                "tokens_per_round": [2.0, 9.0],
+            }
+        ),
+    }
+    frame = version_frame(tables, 4)
+    assert list(frame.columns) == list(MEASURES)
+    assert frame.loc["a", "mean_entropy_bits"] == 1.5
+    assert frame.loc["a", "alpha"] == 0.5
+    assert frame.loc["b", "mean_expected_accept"] == pytest.approx(0.3)
+    assert np.isnan(frame.loc["b", "alpha"])
+    assert np.isnan(frame.loc["a", "mean_sampling_entropy_bits"])
 
 
 def test_the_ordinary_analysis_sees_only_unaltered_prompts() -> None:

@@ -30,7 +30,8 @@ from specstudy.analysis.measures import (
 from specstudy.analysis.reliability import reliabilities
 from specstudy.analysis.setting_comparison import SettingComparison, compare_settings
 from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
-from specstudy.records import Claim, Correlation, EntropyBound
+from specstudy.analysis.version_effects import unaltered_only, version_effects, version_frame
+from specstudy.records import Claim, Correlation, EntropyBound, VersionEffect
 from specstudy.setting import Setting
 
 
@@ -42,7 +43,8 @@ class AnalysisResult:
     `by_category`: mean of each measure by category and over all. `reliability`: split halves.
     `sinks`: where attention gathers, and context health in its light.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the settings of
-    the run side by side. `entropy_bounds`: rows of the table `entropy_bound`.
+    the run side by side. `entropy_bounds`, `version_effects`: rows of the tables of these names; `versions`: what was
+    measured of each version of a prompt. Everything else speaks of unaltered prompts alone.
     """
 
     settings: AnalysisSettings
@@ -60,6 +62,8 @@ class AnalysisResult:
     sinks: SinkAnalysis
     comparison: SettingComparison
     entropy_bounds: list[EntropyBound]
+    versions: pd.DataFrame
+    version_effects: list[VersionEffect]
 
     @property
     def gammas(self) -> list[Setting]:
@@ -97,6 +101,9 @@ class AnalysisResult:
 
 def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     """Everything the study reports, from its tables (any may be missing)."""
+    versions = version_frame(tables, settings.primary.gamma)
+    effects = version_effects(tables, versions, settings)
+    tables = unaltered_only(tables)
     prompts = prompt_frame(tables)
     suffixes = setting_suffixes(settings_measured(tables))
     primary = primary_setting(list(suffixes), settings.primary)
@@ -131,6 +138,8 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         sinks=analyze_sinks(tables, prompts, settings),
         comparison=compare_settings(tables, suffixes, list(related), settings),
         entropy_bounds=entropy_bounds(decoded, settings),
+        versions=versions,
+        version_effects=effects,
     )
 
 

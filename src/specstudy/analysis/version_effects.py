@@ -14,11 +14,25 @@ import pandas as pd
 from statsmodels.stats.multitest import multipletests
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.join import Tables, frame_of
+from specstudy.analysis.join import Tables, frame_of, numbers
 from specstudy.analysis.means import mean
 from specstudy.records import VersionEffect
 
 PER_DOSE = 0
+MEASURES = (
+    "context_health_soft",
+    "structural_share",
+    "boundary_attention_entropy",
+    "prompt_nll_bits",
+    "mean_entropy_bits",
+    "mean_sampling_entropy_bits",
+    "mean_expected_accept",
+    "alpha",
+    "alpha_expected",
+    "tokens_per_round",
+)
+_PREFILL = MEASURES[:4]
+_SPECULATION = MEASURES[7:]
 
 
 def unaltered_only(tables: Tables) -> Tables:
@@ -33,39 +47,57 @@ def unaltered_only(tables: Tables) -> Tables:
     }
 
 
-def version_effects(
-    tables: Tables, prompts: pd.DataFrame, measures: Sequence[str], settings: AnalysisSettings
-) -> list[VersionEffect]:
+def version_frame(tables: Tables, gamma: int) -> pd.DataFrame:
+    """A row a prompt version, indexed by prompt_id: `MEASURES`, float64, NaN where a version has none.
+
+    Repetitions, and settings of this gamma, are averaged. `mean_expected_accept` is over the tokens of the verifier's
+    own answer, nothing censored; the speculative measures are at `gamma`.
+    """
+    speculation = frame_of(tables, "spec_runs")
+    tokens = frame_of(tables, "decode_tokens").rename(
+        columns={"sampling_entropy_bits": "mean_sampling_entropy_bits", "expected_accept": "mean_expected_accept"}
+    )
+    parts = [
+        _means(frame_of(tables, "prefill_prompts"), _PREFILL),
+        _means(frame_of(tables, "decode_runs"), ("mean_entropy_bits",)),
+        _means(tokens, ("mean_sampling_entropy_bits", "mean_expected_accept")),
+        _means(speculation[(speculation["gamma"] == gamma).to_numpy(dtype=bool)], _SPECULATION),
+    ]
+    return pd.concat(parts, axis=1)[list(MEASURES)]
+
+
+def _means(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    values = {column: numbers(frame[column]) for column in columns}
+    return pd.DataFrame(values, index=frame["prompt_id"].astype(object)).groupby(level=0).mean()
+
+
+def version_effects(tables: Tables, measured: pd.DataFrame, settings: AnalysisSettings) -> list[VersionEffect]:
     """Paired differences by kind, dose and measure, and their slope over doses (a row with dose 0).
 
-    `prompts` is the frame of all prompts, versions included. Intervals resample the original prompts. p-values are
-    those of paired t-tests, Holm-adjusted within one measure.
+    `measured` is what `version_frame` gives. Intervals resample the original prompts. p-values are those of paired
+    t-tests, Holm-adjusted within one measure.
     """
     versions = frame_of(tables, "prompt_versions")
+    if versions.empty:
+        return []
     rows: list[VersionEffect] = []
-    for measure in measures:
-        found = list(_effects_on(measure, versions, prompts, settings)) if measure in prompts else []
-        rows += _adjusted(found)
+    for measure in measured.columns:
+        rows += _adjusted(list(_effects_on(str(measure), versions, measured, settings)))
     return rows
 
 
 def _effects_on(
-    measure: str, versions: pd.DataFrame, prompts: pd.DataFrame, settings: AnalysisSettings
+    measure: str, versions: pd.DataFrame, measured: pd.DataFrame, settings: AnalysisSettings
 ) -> Iterator[VersionEffect]:
-    values = prompts[measure]
+    values = measured[measure]
     altered = versions[versions["control_id"].notna().to_numpy(dtype=bool)]
     control_of = altered.set_index("prompt_id")["control_id"]
     for kind, rows in altered.groupby("kind", sort=False):
         own = _differences(rows, values, rows["prompt_id"], rows["control_id"])
         control = _differences(rows, values, rows["control_id"], rows["control_id"].map(control_of))
         for dose in own.columns:
-            yield _row(
-                str(kind),
-                int(dose),
-                measure,
-                mean(_numbers(own[dose]), settings),
-                mean(_numbers(control[dose]), settings),
-            )
+            estimates = (mean(numbers(frame[dose]), settings) for frame in (own, control))
+            yield _row(str(kind), int(dose), measure, *estimates)
         if own.shape[1] > 1:
             estimates = (mean(_slopes(frame), settings) for frame in (own, control))
             yield _row(str(kind), PER_DOSE, measure, *estimates)
@@ -81,10 +113,6 @@ def _slopes(differences: pd.DataFrame) -> Floats:
     """Change per dose of each original (prompts,): least squares through the origin, as dose 0 is no difference."""
     doses = np.array(differences.columns, dtype=np.float64)
     return np.asarray(differences.to_numpy(dtype=np.float64) @ doses / (doses @ doses), dtype=np.float64)
-
-
-def _numbers(column: pd.Series) -> Floats:
-    return column.to_numpy(dtype=np.float64)
 
 
 def _row(kind: str, dose: int, measure: str, own: Estimate, control: Estimate) -> VersionEffect:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,12 @@ class GenerationSettings:
     max_new_tokens: int
     eos_ids: tuple[int, ...]
     n_candidates: int = 5
+    draft_temperature: float | None = None
+
+    @property
+    def draft_warp(self) -> Warp:
+        """What the draft samples with: the verifier's warp, unless it has a temperature of its own."""
+        return self.warp if self.draft_temperature is None else replace(self.warp, temperature=self.draft_temperature)
 
 
 @dataclass(frozen=True)
@@ -145,7 +151,9 @@ class TeacherForced:
 
 
 @torch.inference_mode()
-def teacher_forced(pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[int], warp: Warp) -> TeacherForced:
+def teacher_forced(
+    pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[int], warp: Warp, draft_warp: Warp
+) -> TeacherForced:
     """The draft's certainty and sum_x min(p(x), q(x)) before each answer token; both are fed the text in blocks."""
     device = pair.verifier.device
     ids = torch.tensor([*prompt_ids, *answer_ids[:-1]], device=device)
@@ -161,7 +169,7 @@ def teacher_forced(pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[i
         raw = sampling.raw_statistics(q_logits)
         if not bool(raw.finite.all()):
             raise not_finite(pair.draft, ids[: start + len(block)])
-        p, q = (complete_warp(logits, warp) for logits in (p_logits, q_logits))
+        p, q = complete_warp(p_logits, warp), complete_warp(q_logits, draft_warp)
         first_prob, second_prob = sampling.top_two(q_logits, raw.log_normalizer)
         forced.draft_entropy_bits.extend(raw.entropy_bits.tolist())
         forced.draft_top_prob.extend(first_prob.tolist())
@@ -191,7 +199,7 @@ def measure_decode(
 ) -> dict[str, list[object]]:
     """All decode records of one generation: `decode_tokens`, `decode_runs`, `decode_attention`."""
     generation = generate(pair.verifier, rendered.token_ids, settings, rng)
-    forced = teacher_forced(pair, rendered.token_ids, generation.token_ids, settings.warp)
+    forced = teacher_forced(pair, rendered.token_ids, generation.token_ids, settings.warp, settings.draft_warp)
     attention = attention_from_generated(pair.verifier, rendered.token_ids, generation.token_ids)
     keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category, "repetition": repetition}
     return {

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 
 from specstudy.errors import UserError
+from specstudy.models import without_position
 from specstudy.models.attention_maps import hooked_maps
 from specstudy.models.attention_sums import AttentionSums, SumsOfLayers
 
@@ -182,7 +183,9 @@ def reduced_attention(
     function = _AttentionFunction(n_layers, window, first_query)
     before = module.config._attn_implementation
     AttentionInterface.register(NAME, function.attend)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    # A hidden position stays hidden while its model is measured.
+    hides = before == without_position.NAME
+    AttentionMaskInterface.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS[before] if hides else sdpa_mask)
     module.set_attn_implementation(NAME)
     try:
         yield function

@@ -17,6 +17,13 @@ from specstudy.errors import UserError
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+def usable_cores() -> int:
+    """CPU cores that this process may use: fewer than the machine's where it is confined to some of them."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def available_devices() -> list[str]:
     """Names of the devices that torch can use here, best first."""
     found = ["cpu"]

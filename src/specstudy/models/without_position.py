@@ -35,7 +35,9 @@ def without_position(module: PreTrainedModel, position: int) -> Iterator[None]:
         return (key != position) | (query <= position)
 
     def mask(*args: Any, mask_function: Any, allow_is_causal_skip: bool = True, **others: Any) -> Tensor | None:
-        return sdpa_mask(*args, mask_function=and_masks(mask_function, seen), allow_is_causal_skip=False, **others)
+        both = and_masks(mask_function, seen)
+        made: Tensor | None = sdpa_mask(*args, mask_function=both, allow_is_causal_skip=False, **others)
+        return made
 
     AttentionInterface.register(NAME, sdpa_attention_forward)
     AttentionMaskInterface.register(NAME, mask)

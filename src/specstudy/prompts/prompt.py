@@ -14,15 +14,44 @@ class Message:
 
 
 @dataclass(frozen=True)
+class Version:
+    """Which version of which prompt this is, and with which it is compared (None: it is the unaltered one).
+
+    `hidden` names a position (first, boundary or random) that later queries of the verifier cannot see, nor of the
+    draft if `hidden_from_both`. `temperature` and `draft_temperature` stand for the configured ones where given.
+    """
+
+    original_id: str
+    kind: str
+    dose: int = 0
+    control_id: str | None = None
+    hidden: str | None = None
+    hidden_from_both: bool = False
+    temperature: float | None = None
+    draft_temperature: float | None = None
+
+    @property
+    def alters_the_models(self) -> bool:
+        """Whether the text is that of the unaltered version, and only how it is answered differs."""
+        return self.hidden is not None or self.temperature is not None
+
+
+@dataclass(frozen=True)
 class Prompt:
     """What the user wants answered, an optional system text (None: the template decides; "": an empty one), and what
-    the user and the assistant said before."""
+    the user and the assistant said before. `version` is None for a prompt that is no version of another."""
 
     prompt_id: str
     category: str
     text: str
     system: str | None = None
     history: tuple[Message, ...] = ()
+    version: Version | None = None
+
+    @property
+    def seed_id(self) -> str:
+        """What stands for this prompt in seeds: versions of one prompt are compared on the same random numbers."""
+        return self.version.original_id if self.version else self.prompt_id
 
     @property
     def messages(self) -> tuple[Message, ...]:

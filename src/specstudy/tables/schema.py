@@ -44,6 +44,8 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "context_distributions": ("measure",),
     "context_correlations": ("x", "y", "held_constant"),
     "sink_answers": ("quantity", "measure"),
+    "prompt_versions": ("prompt_id",),
+    "version_effects": ("measure", "kind", "dose"),
     "errors": ("stage", "prompt_id", "kind", "message"),
 }
 
