@@ -10,11 +10,12 @@ import pytest
 from specstudy.config import PROJECT_ROOT
 
 SOURCE = PROJECT_ROOT / "src/specstudy"
-GROUND = {"errors", "rules", "config", "records", "formulas", "seeds", "setting"}
+GROUND = {"errors", "rules", "config", "records", "formulas", "routing_formulas", "seeds", "setting"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "records": set(),
     "seeds": set(),
+    "routing_formulas": set(),
     "setting": set(),
     "formulas": {"errors"},
     "rules": {"errors"},
