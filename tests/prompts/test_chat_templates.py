@@ -187,7 +187,10 @@ every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fa
 def test_every_part_has_its_name(family: Family, case: int) -> None:
     tokenizer = family.tokenizer()
     prompt = (ALONE, WITH_SYSTEM, CONVERSATION)[case]
-    assert outline(render(prompt, tokenizer), tokenizer) == EXPECTED[family.name][case]
+    rendered = render(prompt, tokenizer)
+    expected = EXPECTED[family.name][case]
+    assert outline(rendered, tokenizer) == expected
+    assert rendered.generation_prompt == expected.partition("{answer}")[2]
 
 
 @every_family
