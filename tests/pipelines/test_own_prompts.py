@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import workflow
 from prefill import PREFILL
+from small_tokenizers import CHATML_WITH_SYSTEM
 from tiny_study import NEW_TOKENS, tiny_pair
 
 from specstudy import open_run
@@ -44,6 +45,19 @@ def test_a_conversation_is_measured_and_kept_as_the_model_saw_it(tmp_path: Path)
     written = tokens.groupby("role")["token"].agg("".join).to_dict()
     assert written == {"system": "Be brief.", "user": "Name one.Its moons?", "assistant": "Mars."}
     assert run.manifest["prompts"]["rendering_notes"] == {}
+
+
+def test_what_the_template_did_is_kept_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = tiny_pair()
+    pair.tokenizer.chat_template = CHATML_WITH_SYSTEM
+    monkeypatch.setattr(workflow, "find_models", lambda config: lambda: pair)
+    rows: list[dict[str, object]] = [{"text": "Why?"}, {"text": "Why not?"}, {"text": "So?", "system": "Be brief."}]
+    assert workflow.run(configuration(tmp_path, rows), [PREFILL]) == 0
+    run = open_run(tmp_path / "outputs" / "latest")
+    note = "the template adds a system text of its own"
+    kept = [None if notes is None else list(notes) for notes in run.prefill_prompts["rendering_notes"]]
+    assert kept == [[note], [note], None]
+    assert run.manifest["prompts"]["rendering_notes"] == {note: 2}
 
 
 def test_odd_ids_are_data_and_name_no_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from synthetic import Plan, make_tables
+from synthetic import CATEGORIES, Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
@@ -145,6 +145,10 @@ def test_dark_mode_print_and_narrow_screens_are_provided_for(nasty_page):
         assert rule in nasty_page
     inline = nasty_page[nasty_page.index("<body>") :]
     assert "var(--ink)" in inline
+
+
+def test_what_the_template_did_is_told(nasty_page):
+    assert nasty_page.count("Template: the template adds a system text of its own.") == len(CATEGORIES)
 
 
 def test_candidates_are_told_by_their_texts(nasty_page):

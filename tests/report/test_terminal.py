@@ -115,6 +115,12 @@ def test_one_prompt_is_shown_whole(capsys):
     assert f"alpha {run['alpha']:.2f}, accepted / proposed {run['acceptance_rate']:.2f}" in text
 
 
+def test_what_the_template_did_is_told(capsys):
+    for prompt_id, is_told in (("ambiguous-01", False), ("ambiguous-02", True)):
+        terminal.show_prompt(make_tables(PLAN), prompt_id)
+        assert ("the template adds a system text of its own" in capsys.readouterr().out) == is_told
+
+
 def test_an_anomalous_sink_is_listed(capsys):
     tables = make_tables(PLAN)
     tokens = tables["prefill_tokens"]
