@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def falcon_with_alibi() -> PreTrainedConfig:
 
 def language_model(config: PreTrainedConfig, seed: int = 1) -> LanguageModel:
     """A random model, sink parameters included: transformers leaves them at one value."""
-    model = tiny.language_model(config, seed)
+    model = tiny.language_model(copy.deepcopy(config), seed)
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.module.named_parameters():
         if name.endswith("sinks"):

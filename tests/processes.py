@@ -45,9 +45,9 @@ class Finished:
     err: str
 
 
-def finish(process: subprocess.Popen[str]) -> Finished:
+def finish(process: subprocess.Popen[str], timeout_s: float = 600) -> Finished:
     """Wait for a command."""
-    out, err = process.communicate(timeout=600)
+    out, err = process.communicate(timeout=timeout_s)
     return Finished(process.returncode, out, err)
 
 

@@ -10,7 +10,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 import numpy as np
 import pytest
 import torch
-from processes import run
+from processes import finish, start
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specstudy import open_run
@@ -49,7 +49,7 @@ def test_a_long_prompt_goes_through_the_whole_study_in_four_gib(
     text = long_text(tokenizer, N_TOKENS)
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text(json.dumps({"prompt_id": "long", "text": text}) + "\n")
-    finished = run(
+    study = start(
         "study",
         "prompts=file",
         f"prompts.path={prompts}",
@@ -58,6 +58,7 @@ def test_a_long_prompt_goes_through_the_whole_study_in_four_gib(
         "execution.device=cpu",
         "execution.progress=off",
     )
+    finished = finish(study, timeout_s=1500)
     assert finished.status == 0, finished.err
     opened = open_run(tmp_path / "outputs" / "latest")
     assert opened.errors.empty

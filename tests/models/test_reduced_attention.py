@@ -78,12 +78,23 @@ def test_measures_follow_their_definitions(kind: str, model: LanguageModel, maps
         assert found.share.sum() == pytest.approx(1.0, abs=1e-5)
 
 
+def test_only_counted_queries_count(model: LanguageModel, maps: Floats, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(attention, "FEWEST_QUERIES", 7)
+    sums = sinks.prefill_sums(model, IDS, 3, first_query=30)
+    np.testing.assert_allclose(sums.column_sums.numpy(), maps[:, :, 30:].sum(2), rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(sums.window_sums.numpy(), maps[:, :, -3:].sum(2), rtol=1e-5, atol=2e-6)
+    np.testing.assert_array_equal(sums.visible_queries.numpy(), (maps[:, :, 30:] > 0).sum(2)[:, 0])
+    np.testing.assert_allclose(sums.paid_to_no_key.numpy(), 10 - maps[:, :, 30:].sum((2, 3)), rtol=1e-5, atol=1e-4)
+
+
 def test_attention_from_generated_counts_the_answer_alone(model: LanguageModel, maps: Floats) -> None:
     found = attention_from_generated(model, IDS[:29], IDS[29:])
     np.testing.assert_allclose(found, maps[:, :, 29:, :29].mean((0, 1, 2)), rtol=1e-5, atol=1e-9)
 
 
-def test_the_output_is_that_of_the_model(kind: str, model: LanguageModel) -> None:
+def test_the_output_is_that_of_the_model(kind: str) -> None:
+    model = attention_models.language_model(ALL[kind])
     tokens = torch.tensor([IDS])
     before = model.module.config._attn_implementation
     plain = model.module(input_ids=tokens, use_cache=False).logits
