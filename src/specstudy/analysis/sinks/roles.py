@@ -74,8 +74,13 @@ def _row(
         mean_z_ci_low=mean_z.low,
         mean_z_ci_high=mean_z.high,
         is_mild_sink=mild_sink(mean_z),
-        null_reason=why_null or incidence.null_reason or mean_z.null_reason,
+        null_reason=why_null or _why_no_interval(incidence, mean_z),
     )
+
+
+def _why_no_interval(incidence: Estimate, mean_z: Estimate) -> str | None:
+    reasons = {"incidence": incidence.null_reason, "mean z": mean_z.null_reason}
+    return "; ".join(f"interval of {name}: {why}" for name, why in reasons.items() if why) or None
 
 
 def mild_sink(mean_z: Estimate) -> bool | None:
