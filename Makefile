@@ -10,16 +10,18 @@ override READY := .venv/ready
 override RUN := .venv/bin/python
 CHECKED = src pipelines $(wildcard benchmarks)
 TEST_ENVIRONMENT = OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
-COMMANDS = study prefill decode speculate analyze figures doctor runs show compare distill bench
+COMMANDS = study prefill decode speculate routing analyze figures doctor runs show compare distill bench
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup sweep test test-long lint $(COMMANDS)
+.PHONY: help setup sweep routing-sim test test-long lint $(COMMANDS)
 
 ##make study spec.gamma=6 prompts=factual  every stage, tables, figures, report
 ##make prefill prefill.threshold=5         attention over the prompts, sinks
 ##make decode decode.temperature=0         the verifier's answers, token by token
 ##make speculate 'spec.gamma=[2,4,8]'      speculative decoding, and its speed
+##make routing models=smollm2-moe          the study of a mixture of experts, and its routing
+##make routing-sim n_experts=64 skew=0.5   what verifying costs in a layer nobody has trained
 ##make analyze analysis.confidence=0.9     correlations, claims, figures, report
 ##make sweep spec.gamma=2,4,6              the study at each value, one joint report
 ##make figures                             a run's figures again, from its tables
@@ -59,6 +61,9 @@ $(COMMANDS): $(READY)
 
 sweep: $(READY)
 	@$(RUN) pipelines/study.py --from-make --multirun
+
+routing-sim: $(READY)
+	@$(RUN) pipelines/routing_sim.py --from-make
 
 lint: $(READY)
 	@$(RUN) -m ruff check .

@@ -9,7 +9,7 @@ import entry
 from workflow import run, run_path_of
 
 from specstudy.config import StudyConfig
-from specstudy.records import SINK_TABLES, STAGE_TABLES
+from specstudy.records import ROUTING_TABLES, SINK_TABLES, STAGE_TABLES
 from specstudy.tables import manifest
 from specstudy.tables.run import Run, open_run
 from specstudy.tables.run_directory import publish_table, table_path
@@ -39,6 +39,9 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     publish_table(run_dir, "claims", to_table("claims", result.claims))
     for name in SINK_TABLES:
         publish_table(run_dir, name, to_table(name, getattr(result.sinks, name)))
+    if result.routing:
+        for name in ROUTING_TABLES:
+            publish_table(run_dir, name, to_table(name, getattr(result.routing, name)))
     publish_table(run_dir, "version_effects", to_table("version_effects", result.version_effects))
     draw(opened, result)
     shown = unaltered_only(tables)

@@ -10,24 +10,31 @@ from workflow import Records, Stage, Unit, run
 from specstudy.config import StudyConfig
 
 if TYPE_CHECKING:
+    from specstudy.measure.decode import GenerationSettings
     from specstudy.models.load import Pair
 
 
-def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
-    from specstudy.measure.altered import altered, generation_settings
-    from specstudy.measure.decode import GenerationSettings, measure_decode
+def decode_settings(pair: Pair, config: StudyConfig) -> GenerationSettings:
+    """How the verifier's own answers are generated."""
+    from specstudy.measure.decode import GenerationSettings
     from specstudy.measure.sampling import Warp
-    from specstudy.seeds import uniforms
 
-    settings = GenerationSettings(
+    return GenerationSettings(
         warp=Warp(config.decode.temperature, config.decode.top_p),
         max_new_tokens=config.decode.max_new_tokens,
         eos_ids=pair.eos_ids,
         n_candidates=config.decode.recorded_candidates,
     )
+
+
+def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
+    from specstudy.measure.altered import altered, generation_settings
+    from specstudy.measure.decode import measure_decode
+    from specstudy.seeds import uniforms
+
     rng = uniforms(config.seed, "decode", unit.prompt.seed_id, unit.repetition)
     with altered(pair, unit.rendered):
-        settings = generation_settings(settings, unit.prompt)
+        settings = generation_settings(decode_settings(pair, config), unit.prompt)
         return measure_decode(pair, unit.rendered, settings, unit.repetition or 0, rng)
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from specstudy.prompts import RenderedPrompt
 
 
-def _speculation(pair: Pair, config: StudyConfig, setting: Setting) -> SpeculationSettings:
+def speculation_settings(pair: Pair, config: StudyConfig, setting: Setting) -> SpeculationSettings:
+    """How one setting of the configuration is speculated with."""
     from specstudy.measure.decode import GenerationSettings
     from specstudy.measure.sampling import Warp
     from specstudy.measure.speculation_records import SpeculationSettings
@@ -47,7 +48,7 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
 
     assert unit.setting is not None
     assert unit.repetition is not None
-    settings, seed_id = _speculation(pair, config, unit.setting), unit.prompt.seed_id
+    settings, seed_id = speculation_settings(pair, config, unit.setting), unit.prompt.seed_id
     settings = replace(settings, generation=generation_settings(settings.generation, unit.prompt))
     with altered(pair, unit.rendered):
         return measure_speculation(
@@ -76,7 +77,7 @@ def _check(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) 
     return run_self_check(
         pair,
         [prompt.token_ids for prompt in list(shortest.values())[:CHECKED_PROMPTS]],
-        [_speculation(pair, config, setting) for setting in config.spec.settings],
+        [speculation_settings(pair, config, setting) for setting in config.spec.settings],
         lambda index: uniforms(config.seed, "self-check", index),
     ).report()
 

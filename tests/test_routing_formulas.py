@@ -71,6 +71,28 @@ def test_six_tokens_of_a_chain_and_marginals_of_the_fit() -> None:
     assert joint[0] == pytest.approx((1 - p) * (1 - p + stay * p) ** (window - 1), abs=1e-9)
 
 
+def test_pairs_of_windows_agree_with_each_other_where_those_of_the_sequence_do_not() -> None:
+    """On at the ends alone: twice in six tokens, and both at a gap of five, of which there is one pair."""
+    used = np.zeros((6, 1), dtype=bool)
+    used[[0, 5]] = True
+    with pytest.raises(ValueError, match="on twice more often than once"):
+        routing.joint_on_off(routing.popularity_of(used), routing.coactivation_of(used, 6))
+    never, distance = routing.never_on_in_windows(used[None], 1e-9, 100)
+    assert never[0] == pytest.approx(0.0, abs=1e-9)
+    assert distance[0] < 1e-9
+
+
+def test_windows_of_three_tokens_by_hand() -> None:
+    """Of the four states of even parity pairs tell nothing: maximum entropy spreads over all eight."""
+    even = np.array([[0, 0, 0], [1, 1, 0], [1, 0, 1], [0, 1, 1]], dtype=bool)[:, :, None]
+    never, _ = routing.never_on_in_windows(even, 1e-12, 100)
+    assert never[0] == pytest.approx(1 / 8)
+    # With pairs that decide the joint, the prediction is what was measured.
+    nested = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)[:, :, None]
+    never, _ = routing.never_on_in_windows(nested, 1e-9, 5000)
+    assert never[0] == pytest.approx(1 / 4, abs=1e-6)
+
+
 def test_impossible_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="on twice more often than once"):
         routing.joint_on_off(np.array([0.2]), np.array([[0.3]]))

@@ -486,10 +486,100 @@ class VersionEffect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingRow(PromptRow):
+    """What every row about routing to experts begins with; what belongs to speculation is null for decode."""
+
+    source: str = column("decode (the verifier alone) or verify (its passes in speculative rounds)")
+    proposer: str | None = column("who drafts")
+    stop: str | None = column("rule that ends a draft early")
+    stop_threshold: float | None = column("the rule's threshold; null where stop is none")
+    temperature: float = column("sampling temperature")
+    top_p: float = column("nucleus")
+    gamma: int | None = column("tokens proposed in a full round")
+    repetition: int = column("repetition of the same generation with another seed, from 0")
+    layer: int = column("layer with experts, as the model counts its layers from 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingToken(RoutingRow):
+    """A token that the verifier was fed, in one layer with experts."""
+
+    round: int | None = column("round, from 0; null for decode")
+    index: int = column(
+        "decode: the answer's step that was computed from this token; verify: place in the pass, 0 for the text's last "
+        "token, then the drafted ones (spec_tokens counts these from 0)"
+    )
+    token_id: int = column("id of the token that was fed")
+    outcome: str | None = column("accepted, rejected or untested; null unless drafted")
+    experts: list[int] = column("chosen experts, by falling gate")
+    gates: list[float] = column("their weights as the layer uses them")
+    gate_entropy_bits: float = column("entropy of the router's probabilities over all experts of the layer", "bits")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingLayer(RoutingRow):
+    """A layer with experts over one generation."""
+
+    n_experts: int = column("routed experts of the layer")
+    n_chosen: int = column("experts that a token uses")
+    n_tokens: int = column("tokens behind mean_probability")
+    mean_probability: list[float] = column("mean router probability of each expert")
+    expert_bytes: float = column("weights of one expert", "bytes")
+    other_bytes: float = column("weights that every pass reads: all but routed experts, of the whole model", "bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingWindow(EstimateRow):
+    """Distinct experts of W consecutive tokens in a layer: measured (estimate), and by three baselines."""
+
+    source: str = column("decode (windows of the verifier's answers) or verify (full passes of speculative rounds)")
+    layer: int | None = column("layer with experts; null: mean over layers")
+    window: int = column("tokens of the window, gamma + 1")
+    n_prompts: int = column("prompts behind it")
+    n_windows: int = column("windows behind it, in each layer")
+    uniform: float = column("if every token chose uniformly")
+    independent: float = column("if tokens chose independently with the layer's popularity")
+    pairwise: float | None = column("maximum entropy given popularity and co-activation of every pair in the windows")
+    pairwise_null_reason: str | None = column("why pairwise is null; null when it is defined")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingMeasure(EstimateRow):
+    """One number about routing."""
+
+    measure: str = column("what is estimated")
+    layer: int | None = column("layer with experts; null: over layers")
+    n: int = column("prompts behind it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingCost(SettingRow):
+    """What verifying gamma + 1 tokens costs: by the bytes that it reads, and by the clock (estimate)."""
+
+    batch: int = column("sequences verified together; the bytes model takes them as independent of each other")
+    n: int = column("prompts behind it")
+    distinct_one: float = column("distinct experts of a layer in a 1-token step")
+    distinct_pass: float = column("distinct experts of a layer in a pass over gamma + 1 tokens, as measured")
+    by_bytes: float = column("target_efficiency if reading weights were all, distinct experts as measured")
+    by_bytes_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    by_bytes_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    by_bytes_uniform: float = column("the same if every token chose uniformly")
+    by_bytes_independent: float = column("the same if tokens chose independently with the layer's popularity")
+    by_bytes_pairwise: float | None = column("the same with the pairwise maximum-entropy prediction")
+    estimate: float | None = column("target_efficiency by the clock; null where it was not timed")
+    ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    speedup: float | None = column("measured speedup")
+    speedup_by_bytes: float | None = column("formula with alpha, the draft's measured cost, and by_bytes")
+    speedup_by_clock: float | None = column("the same with target_efficiency by the clock")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRow:
     """A prompt that failed in a stage."""
 
-    stage: str = column("render, prefill, decode or speculate")
+    stage: str = column("render, or the stage that failed: prefill, decode, speculate, routing")
     prompt_id: str = column("the prompt's id, unique in its set")
     kind: str = column("what went wrong, in a word")
     message: str = column("what went wrong, in a line")
@@ -521,6 +611,11 @@ TABLES: dict[str, type] = {
     "sink_answers": SinkAnswer,
     "prompt_versions": PromptVersion,
     "version_effects": VersionEffect,
+    "routing_tokens": RoutingToken,
+    "routing_layers": RoutingLayer,
+    "routing_windows": RoutingWindow,
+    "routing_measures": RoutingMeasure,
+    "routing_costs": RoutingCost,
     "errors": ErrorRow,
 }
 SINK_TABLES = (
@@ -534,10 +629,12 @@ SINK_TABLES = (
     "context_correlations",
     "sink_answers",
 )
+ROUTING_TABLES = ("routing_windows", "routing_measures", "routing_costs")
 STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
     "decode": ("decode_tokens", "decode_runs", "decode_attention"),
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
+    "routing": ("routing_tokens", "routing_layers"),
     "analyze": ("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims", *SINK_TABLES),
 }
 

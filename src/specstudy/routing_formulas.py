@@ -113,34 +113,62 @@ def never_on(popularity: Floats, coactivation: Floats) -> Floats:
 def joint_on_off(popularity: Floats, coactivation: Floats) -> Floats:
     """Maximum-entropy joint distribution of an expert's W on/off states: [N, 2^W]; bit t of a state is token t.
 
-    Iterative proportional fitting (Deming and Stephan 1940) to P(on) of each token and P(both on) of each pair. Raises
-    ValueError for probabilities that no process can have, which would not converge.
+    Raises ValueError for probabilities that no process can have, which would not converge.
     """
-    n_experts, window = len(popularity), len(coactivation) + 1
+    window = len(coactivation) + 1
     largest, smallest = popularity, np.maximum(0.0, 2.0 * popularity - 1.0)
     if ((coactivation > largest + 1e-9) | (coactivation < smallest - 1e-9)).any():
         raise ValueError("an expert cannot be on twice more often than once, or less often than its popularity forces")
-    states = np.arange(2**window)
-    on = (states[:, None] >> np.arange(window)) & 1
-    joint = np.full((n_experts, 2**window), 1.0 / 2**window)
+    pairs = {
+        (a, b): np.clip(coactivation[b - a - 1], smallest, largest) for a, b in itertools.combinations(range(window), 2)
+    }
+    joint, distance = fit_pairs(np.tile(popularity, (window, 1)), pairs, IPF_TOLERANCE, IPF_SWEEPS)
+    if (worst := float(distance.max(initial=0.0))) >= IPF_TOLERANCE:
+        raise ValueError(f"no process has these co-activations; fitting stopped {worst:.1e} away from them")
+    return joint
+
+
+def fit_pairs(
+    single: Floats, pairs: dict[tuple[int, int], Floats], tolerance: float, sweeps: int
+) -> tuple[Floats, Floats]:
+    """Maximum-entropy joints [R, 2^W] of R experts, and how far [R] each is from the probabilities that were asked.
+
+    Iterative proportional fitting (Deming and Stephan 1940) to P(on at token t), single [W, R], and to
+    P(on at a and b) for every a < b, pairs[a, b] [R]. Bit t of a state is token t.
+    """
+    window, n_rows = single.shape
     if window == 1:
-        return np.stack([1.0 - popularity, popularity], axis=1)
-    cells = []
-    for first, second in itertools.combinations(range(window), 2):
-        both = np.clip(coactivation[second - first - 1], smallest, largest)
-        single = popularity - both
-        targets = np.stack([1.0 - popularity - single, single, single, both])
-        cells.append((2 * on[:, first] + on[:, second], np.clip(targets, 0.0, 1.0)))
-    for _ in range(IPF_SWEEPS):
-        worst = 0.0
-        for cell, targets in cells:
-            masses = np.stack([joint[:, cell == value].sum(1) for value in range(4)])
+        return np.stack([1.0 - single[0], single[0]], axis=1), np.zeros(n_rows)
+    joint = np.full((n_rows, 2**window), 1.0 / 2**window)
+    distance = np.zeros(n_rows)
+    for _ in range(sweeps):
+        distance = np.zeros(n_rows)
+        for (a, b), both in pairs.items():
+            # Axis 2 is token b and axis 4 token a: the state's highest bit comes first.
+            cells = joint.reshape(n_rows, 2 ** (window - 1 - b), 2, 2 ** (b - a - 1), 2, 2**a)
+            masses = cells.sum((1, 3, 5))
+            off_off = 1.0 - single[a] - single[b] + both
+            targets = np.array([[off_off, single[a] - both], [single[b] - both, both]]).clip(0.0, 1.0)
+            targets = np.moveaxis(targets, -1, 0)
             factors = np.divide(targets, masses, out=np.zeros_like(targets), where=masses > 0)
-            joint *= factors[cell].T
-            worst = max(worst, float(np.abs(targets - masses).max()))
-        if worst < IPF_TOLERANCE:
-            return joint
-    raise ValueError(f"no process has these co-activations; fitting stopped {worst:.1e} away from them")
+            cells *= factors[:, None, :, None, :, None]
+            distance = np.maximum(distance, np.abs(targets - masses).max((1, 2)))
+        if (distance < tolerance).all():
+            break
+    return joint, distance
+
+
+def never_on_in_windows(windows: NDArray[np.bool_], tolerance: float, sweeps: int) -> tuple[Floats, Floats]:
+    """P(on for none of W tokens) [R] by the pairs of W-token windows [n, W, R], and how far [R] the fit stayed.
+
+    All probabilities come from the same windows, place by place, so that they agree with each other: a co-activation
+    averaged over a sequence has fewer tokens behind it than the popularity, and the two may contradict.
+    """
+    used = windows.astype(np.float64)
+    single = used.mean(0)
+    pairs = {(a, b): (used[:, a] * used[:, b]).mean(0) for a, b in itertools.combinations(range(windows.shape[1]), 2)}
+    joint, distance = fit_pairs(single, pairs, tolerance, sweeps)
+    return joint[:, 0], distance
 
 
 def overlap_with_previous(used: NDArray[np.bool_]) -> Floats:

@@ -28,6 +28,7 @@ from specstudy.analysis.measures import (
     setting_suffixes,
 )
 from specstudy.analysis.reliability import reliabilities
+from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.analysis.setting_comparison import SettingComparison, compare_settings
 from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
 from specstudy.analysis.version_effects import unaltered_only, version_effects, version_frame
@@ -44,7 +45,8 @@ class AnalysisResult:
     `sinks`: where attention gathers, and context health in its light.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the settings of
     the run side by side. `entropy_bounds`, `version_effects`: rows of the tables of these names; `versions`: what was
-    measured of each version of a prompt. Everything else speaks of unaltered prompts alone.
+    measured of each version of a prompt. `routing`: None unless the verifier's experts were watched. Everything else
+    speaks of unaltered prompts alone.
     """
 
     settings: AnalysisSettings
@@ -64,6 +66,7 @@ class AnalysisResult:
     entropy_bounds: list[EntropyBound]
     versions: pd.DataFrame
     version_effects: list[VersionEffect]
+    routing: RoutingAnalysis | None
 
     @property
     def gammas(self) -> list[Setting]:
@@ -140,6 +143,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         entropy_bounds=entropy_bounds(decoded, settings),
         versions=versions,
         version_effects=effects,
+        routing=analyze_routing(tables, prompts, related, primary, settings),
     )
 
 

@@ -16,7 +16,7 @@ from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.load import PairSources
 from specstudy.models.memory import ModelSize
-from specstudy.models.sources import ModelSource
+from specstudy.models.sources import ModelSource, trunk_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ def describe_pair(sources: PairSources) -> tuple[Description, Description]:
     """Verifier and draft. Raises UserError for a configuration of no model, or another verifier's draft."""
     verifier = describe(sources.verifier)
     if isinstance(sources.draft, Path):
-        return verifier, _describe_shallow(sources.draft, verifier)
+        trunk = trunk_of(sources.verifier)
+        cut_from = verifier if trunk is sources.verifier else describe(trunk)
+        return verifier, _describe_shallow(sources.draft, cut_from)
     return verifier, describe(sources.draft)
 
 

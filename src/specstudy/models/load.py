@@ -20,11 +20,11 @@ from transformers import (
 
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
-from specstudy.models import embedded, shallow
+from specstudy.models import embedded, shallow, upcycled
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
-from specstudy.models.sources import ModelSource, existing_path, find_source
+from specstudy.models.sources import ModelSource, existing_path, find_source, trunk_of
 
 __all__ = [
     "LanguageModel",
@@ -132,7 +132,9 @@ def load_found_pair(sources: PairSources, device: torch.device, dtype: torch.dty
     tokenizer = sources.tokenizer
     verifier = load_model(sources.verifier, tokenizer, device, dtype)
     if isinstance(sources.draft, Path):
-        draft = _load_shallow(sources.draft, verifier)
+        trunk = trunk_of(sources.verifier)
+        cut_from = verifier if trunk is sources.verifier else load_model(trunk, tokenizer, device, dtype)
+        draft = _load_shallow(sources.draft, cut_from)
     else:
         draft = load_model(sources.draft, tokenizer, device, dtype)
     return Pair(verifier, draft, tokenizer, _eos_ids(verifier.module, tokenizer))
@@ -166,15 +168,16 @@ def load_model(
     if absent := sorted(loading["missing_keys"]):
         raise source.refused(f"its files lack {len(absent)} of its weights, the first {absent[0]}")
     vocabulary, unused = _emittable_ids(emittable_tokens(tokenizer, module.config), module.device)
-    is_embedded = source.name == embedded.NAME
+    titles = {embedded.NAME: (embedded.TITLE, embedded.NOTE), upcycled.NAME: (upcycled.TITLE, upcycled.NOTE)}
+    title, note = titles.get(source.name, (source.name, "GGUF, dequantised" if source.gguf_file else ""))
     return LanguageModel(
-        name=embedded.TITLE if is_embedded else source.name,
+        name=title,
         module=module,
         vocabulary=vocabulary,
         unused_ids=unused,
         dimensions=dimensions_of(module),
         fingerprint=fingerprint_of(files),
-        note=embedded.NOTE if is_embedded else "GGUF, dequantised" if source.gguf_file else "",
+        note=note,
         stored_generation_settings=module.generation_config.to_diff_dict(),
     )
 

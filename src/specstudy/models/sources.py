@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 
 from specstudy.config import local_path
 from specstudy.errors import UserError, no_such
-from specstudy.models import embedded
+from specstudy.models import embedded, upcycled
 
 WEIGHTS = "model.safetensors"
 WEIGHTS_INDEX = "model.safetensors.index.json"
@@ -88,9 +88,10 @@ def find_source(name: str, key: str, trust_remote_code: bool = False, fetch: boo
     What is not on this machine is fetched from the Hub, unless `fetch` is false.
     """
     if name.startswith(embedded.PREFIX):
-        if name != embedded.NAME:
-            raise no_such("embedded model", name, [embedded.NAME], shown=f"{key}={name}")
-        return ModelSource(key, name, embedded.ensure_embedded_verifier(), None, trust_remote_code)
+        made_here = {embedded.NAME: embedded.ensure_embedded_verifier, upcycled.NAME: upcycled.ensure_mixture}
+        if name not in made_here:
+            raise no_such("embedded model", name, list(made_here), shown=f"{key}={name}")
+        return ModelSource(key, name, made_here[name](), None, trust_remote_code)
     path = existing_path(name)
     if path is None:
         if name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".gguf"):
@@ -101,6 +102,11 @@ def find_source(name: str, key: str, trust_remote_code: bool = False, fetch: boo
     if path.suffix.lower() != ".gguf":
         raise UserError(f"{key}={name} is a file but not a .gguf; {CHOICES}")
     return ModelSource(key, name, path.parent, path.name, trust_remote_code)
+
+
+def trunk_of(source: ModelSource) -> ModelSource:
+    """The model that shallow drafts of this one are cut from: itself, or the dense model it was made of."""
+    return find_source(embedded.NAME, source.key) if source.name == upcycled.NAME else source
 
 
 def existing_path(name: str) -> Path | None:

@@ -20,6 +20,7 @@ SCHEMA_VERSION = 2
 
 _SETTING = ("proposer", "stop", "stop_threshold", "temperature", "top_p", "gamma")
 _UNIT_OF_SPECULATION = ("prompt_id", *_SETTING, "repetition")
+_ROUTING = ("prompt_id", "source", *_SETTING, "repetition")
 KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "prefill_tokens": ("prompt_id", "position"),
     "prefill_heads": ("prompt_id", "layer", "head"),
@@ -46,6 +47,11 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "sink_answers": ("quantity", "measure"),
     "prompt_versions": ("prompt_id",),
     "version_effects": ("measure", "kind", "dose"),
+    "routing_tokens": (*_ROUTING, "round", "index", "layer"),
+    "routing_layers": (*_ROUTING, "layer"),
+    "routing_windows": ("source", "window", "layer"),
+    "routing_measures": ("measure", "layer"),
+    "routing_costs": (*_SETTING, "batch"),
     "errors": ("stage", "prompt_id", "kind", "message"),
 }
 

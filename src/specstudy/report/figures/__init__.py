@@ -17,6 +17,7 @@ from specstudy.report.figures import (
     context,
     gammas,
     health,
+    routing,
     sampling,
     sinks,
     speed,
@@ -50,6 +51,8 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "rule_differences": stop_rules.rule_differences,
     "entropy_bound": stop_rules.entropy_bound,
     "acceptance_by_sampling": sampling.acceptance_by_sampling,
+    "distinct_experts": routing.distinct_experts,
+    "bytes_and_clock": routing.bytes_and_clock,
 }
 
 CAPTIONS: dict[str, str] = {
@@ -100,6 +103,10 @@ CAPTIONS: dict[str, str] = {
     "between the distributions sampled from, after temperature and top_p; the entropy is at temperature 1.",
     "acceptance_by_sampling": "The three acceptance numbers by temperature and top_p of both models, on the same "
     "prompts and random numbers.",
+    "distinct_experts": "Distinct experts that consecutive tokens use, mean over layers. Full verifier passes hold "
+    "rejected tokens too. The line across is all experts of a layer.",
+    "bytes_and_clock": "Left: target efficiency if reading weights were all, with the experts that were used, and by "
+    "the clock. Right: by bytes for several sequences verified together, independent of each other; nothing was timed.",
     "speedup_by_gamma": "Measured speedup against four theories. The series fed accepted / proposed into a formula "
     "that means alpha.",
 }

@@ -1,0 +1,128 @@
+"""What verifying costs: bytes read against the clock, and the speedup that each of them predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Rows
+from dataclasses import asdict
+
+import numpy as np
+
+from specstudy import formulas
+from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
+from specstudy.analysis.means import mean
+from specstudy.analysis.routing.resample import over_prompts, quotient, summed_by_prompt
+from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_ids
+from specstudy.analysis.routing.windows import WindowFit, popularity, windows_of
+from specstudy.records import RoutingCost
+from specstudy.setting import Setting
+
+BATCHES = (1, 2, 4, 8, 16, 32)
+
+
+def costs_of(
+    tables: Tables,
+    setting: Setting,
+    sequences: Rows[Sequence],
+    passes: Rows[Sequence],
+    fit: WindowFit | None,
+    layers: Layers,
+    settings: AnalysisSettings,
+) -> Iterator[RoutingCost]:
+    """A row a batch size. `passes` are those of this setting, `sequences` the answers; `fit` is of their windows.
+
+    A batch is of independent sequences drawn from all prompts: what one of them leaves off, B leave off with that
+    probability to the power B.
+    """
+    width, n_prompts = setting.gamma + 1, len(prompt_ids(tables))
+    windows, prompts = windows_of([s for s in passes if len(s.used) == width], width)
+    if not len(windows):
+        return
+    shape = windows.shape[2:]
+    off_one, off_pass = 1.0 - popularity(sequences), 1.0 - windows.any(1).mean(0, dtype=np.float64)
+    answered = summed_by_prompt(
+        [s.prompt for s in sequences],
+        [np.append((~s.used).sum(0).ravel(), len(s.used)).astype(np.float64) for s in sequences],
+        n_prompts,
+    )
+    verified = summed_by_prompt(
+        prompts, [np.append(~window.any(0).ravel(), True).astype(np.float64) for window in windows], n_prompts
+    )
+    sums, half = np.concatenate([answered, verified], axis=1), answered.shape[1]
+
+    def read(off: Floats) -> Floats:
+        """Bytes of a pass from P(an expert is off), [..., L, N] -> [...]."""
+        return np.asarray(layers.other_bytes + (1.0 - off).sum(-1) @ layers.expert_bytes)
+
+    def ratio(off_one: Floats, off_pass: Floats) -> float:
+        return float(read(off_one) / read(off_pass))
+
+    for batch in BATCHES:
+
+        def by_bytes(t: Floats, batch: int = batch) -> Floats:
+            one, passed = (
+                quotient(part[:, :-1], part[:, -1:]).reshape(-1, *shape) ** batch for part in (t[:, :half], t[:, half:])
+            )
+            return read(one) / read(passed)
+
+        uniform = 1.0 - layers.n_chosen / layers.n_experts
+        pair_off = None if fit is None else [off for off in fit.fitted if off is not None]
+        pairwise = None
+        if pair_off and len(pair_off) == len(layers.indices):
+            pairwise = ratio(off_one**batch, np.array(pair_off) ** batch)
+        found = over_prompts(sums, by_bytes, settings)
+        assert found.value is not None
+        yield _row(
+            tables,
+            setting,
+            settings,
+            batch=batch,
+            n=len(set(prompts)),
+            distinct_one=float((1.0 - off_one**batch).sum(-1).mean()),
+            distinct_pass=float((1.0 - off_pass**batch).sum(-1).mean()),
+            by_bytes=found.value,
+            by_bytes_ci_low=found.low,
+            by_bytes_ci_high=found.high,
+            by_bytes_uniform=ratio(np.full(shape, uniform**batch), np.full(shape, uniform ** (batch * width))),
+            by_bytes_independent=ratio(off_one**batch, off_one ** (batch * width)),
+            by_bytes_pairwise=pairwise,
+        )
+
+
+def _row(
+    tables: Tables, setting: Setting, settings: AnalysisSettings, *, batch: int, by_bytes: float, **values: object
+) -> RoutingCost:
+    """With the clock, which was read for single sequences only, and the speedups by both."""
+    runs = of_setting(frame_of(tables, "spec_runs"), setting)
+    runs = runs[["prompt_id", "alpha", "cost_ratio_time", "target_efficiency", "speedup"]]
+    known = {name: numbers(runs[name]) for name in ("alpha", "cost_ratio_time", "target_efficiency", "speedup")}
+    clock = mean(known["target_efficiency"], settings)
+    timed = batch == 1 and clock.value is not None
+
+    def predicted(efficiencies: Floats) -> float | None:
+        parts = zip(known["alpha"], known["cost_ratio_time"], efficiencies, strict=True)
+        return formulas.mean_or_none(
+            np.array(
+                [
+                    formulas.expected_speedup_full(alpha, setting.gamma, cost, efficiency, 0.0)
+                    for alpha, cost, efficiency in parts
+                    if np.isfinite([alpha, cost, efficiency]).all()
+                ]
+            )
+        )
+
+    why_not = "timed for one sequence at a time only" if batch > 1 else "the verifier alone was not timed"
+    return RoutingCost(
+        **asdict(setting),
+        **values,  # type: ignore[arg-type]
+        batch=batch,
+        by_bytes=by_bytes,
+        estimate=clock.value if timed else None,
+        ci_low=clock.low if timed else None,
+        ci_high=clock.high if timed else None,
+        speedup=formulas.mean_or_none(known["speedup"][np.isfinite(known["speedup"])]) if timed else None,
+        speedup_by_bytes=predicted(np.full(len(runs), by_bytes)) if timed else None,
+        speedup_by_clock=predicted(known["target_efficiency"]) if timed else None,
+        null_reason=clock.null_reason if timed else why_not,
+    )

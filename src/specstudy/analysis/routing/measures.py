@@ -1,0 +1,172 @@
+"""Overlap with the token before, balance of the load, accepted against rejected tokens, and what entropy goes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Rows
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
+from specstudy.analysis.correlation import correlate, why_constant
+from specstudy.analysis.join import Tables, frame_of, numbers, rows_of
+from specstudy.analysis.means import mean
+from specstudy.analysis.routing.resample import over_prompts, quotient, summed_by_prompt
+from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_ids
+from specstudy.records import RoutingMeasure
+
+FEW_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class TokenTraits:
+    """Per token of a sequence, mean over layers, float64 [T]; NaN where the first token has no token before it."""
+
+    gate_entropy_bits: Floats
+    overlap: Floats
+    new_experts: Floats
+
+
+def traits_of(sequence: Sequence) -> TokenTraits:
+    """`overlap`: share of the experts that the token before used too; `new_experts`: those that no earlier one used."""
+    used = sequence.used
+    overlap, new = np.full(len(used), np.nan), np.full(len(used), np.nan)
+    overlap[1:] = ((used[1:] & used[:-1]).sum(-1) / used[1:].sum(-1)).mean(1)
+    before = np.logical_or.accumulate(used, axis=0)
+    new[1:] = (used[1:] & ~before[:-1]).sum(-1).mean(1)
+    return TokenTraits(sequence.gate_entropy_bits.mean(1), overlap, new)
+
+
+def _row(measure: str, layer: int | None, found: Estimate) -> RoutingMeasure:
+    return RoutingMeasure(
+        measure=measure,
+        layer=layer,
+        n=found.n,
+        estimate=found.value,
+        ci_low=found.low,
+        ci_high=found.high,
+        null_reason=found.null_reason,
+    )
+
+
+def layer_measures(
+    tables: Tables, sequences: Rows[Sequence], layers: Layers, settings: AnalysisSettings
+) -> Iterator[RoutingMeasure]:
+    """Overlap and its parts, balance, gate entropy: a row a layer, and one for all layers together (their mean)."""
+    n_prompts, n_experts = len(prompt_ids(tables)), layers.n_experts
+    probability = _probability_sums(tables, layers)
+    # Per layer and prompt: how often each expert was on, then tokens, pairs, summed overlap, summed gate entropy.
+    by_layer = []
+    for place in range(len(layers.indices)):
+        rows = []
+        for s in sequences:
+            used = s.used[:, place]
+            overlap = (used[1:] & used[:-1]).sum() / layers.n_chosen
+            totals = [len(used), len(used) - 1, overlap, s.gate_entropy_bits[:, place].sum()]
+            rows.append(np.concatenate([used.sum(0), totals]).astype(np.float64))
+        sums = summed_by_prompt([s.prompt for s in sequences], rows, n_prompts)
+        by_layer.append(np.concatenate([sums, probability[:, place]], axis=1))
+    n = n_experts
+
+    def popularity(t: Floats) -> Floats:
+        return np.asarray(quotient(t[:, :n], t[:, n : n + 1]))
+
+    def overlap_measured(t: Floats) -> Floats:
+        return quotient(t[:, n + 2], t[:, n + 1])
+
+    def overlap_by_popularity(t: Floats) -> Floats:
+        p = popularity(t)
+        return quotient((p**2).sum(1), p.sum(1))
+
+    measures: dict[str, Callable[[Floats], Floats]] = {
+        "overlap_with_previous": overlap_measured,
+        "overlap_by_popularity": overlap_by_popularity,
+        "overlap_temporal": lambda t: overlap_measured(t) - overlap_by_popularity(t),
+        "load_variation": lambda t: quotient(popularity(t).std(1), popularity(t).mean(1)),
+        # Shares of the choices, which sum to 1, times mean probabilities.
+        "switch_balance": lambda t: (
+            n * (popularity(t) / layers.n_chosen * quotient(t[:, n + 4 :], t[:, n : n + 1])).sum(1)
+        ),
+        "gate_entropy_bits": lambda t: quotient(t[:, n + 3], t[:, n]),
+    }
+    width = by_layer[0].shape[1]
+    for name, function in measures.items():
+
+        def over_layers(t: Floats, function: Callable[[Floats], Floats] = function) -> Floats:
+            pieces = [function(t[:, i * width : (i + 1) * width]) for i in range(len(by_layer))]
+            return np.asarray(np.mean(pieces, axis=0))
+
+        yield _row(name, None, over_prompts(np.concatenate(by_layer, axis=1), over_layers, settings))
+        for layer, sums in zip(layers.indices, by_layer, strict=True):
+            yield _row(name, layer, over_prompts(sums, function, settings))
+
+
+def _probability_sums(tables: Tables, layers: Layers) -> Floats:
+    """Summed router probabilities of the answers' tokens [P, L, N]."""
+    frame = frame_of(tables, "routing_layers")
+    place = {prompt_id: number for number, prompt_id in enumerate(prompt_ids(tables))}
+    sums = np.zeros((len(place), len(layers.indices), layers.n_experts))
+    for row in rows_of(frame[(frame["source"] == "decode").to_numpy(dtype=bool)]):
+        where = place[str(row.prompt_id)], layers.indices.index(int(row.layer))
+        sums[where] += row.n_tokens * np.asarray(row.mean_probability, dtype=np.float64)
+    return sums
+
+
+def outcome_measures(tables: Tables, passes: Rows[Sequence], settings: AnalysisSettings) -> Iterator[RoutingMeasure]:
+    """Accepted minus rejected draft tokens in pooled standard deviations (Cohen's d), traits as means over layers."""
+    n_prompts = len(prompt_ids(tables))
+    for trait in ("gate_entropy_bits", "overlap", "new_experts"):
+        rows, prompts = [], []
+        for s in passes:
+            values = getattr(traits_of(s), trait)
+            groups = [[o == outcome for o in s.outcomes] for outcome in ("accepted", "rejected")]
+            parts = [values[np.array(group)] for group in groups]
+            rows.append(np.array([f for v in parts for f in (len(v), v.sum(), (v**2).sum())], dtype=np.float64))
+            prompts.append(s.prompt)
+        if rows:
+            found = over_prompts(summed_by_prompt(prompts, rows, n_prompts), _cohens_d, settings)
+        else:
+            found = Estimate(0, null_reason="no verifier pass was watched")
+        yield _row(f"accepted_minus_rejected_{trait}", None, found)
+
+
+def _cohens_d(t: Floats) -> Floats:
+    """From n, sum and sum of squares of two groups, [S, 6] -> [S]."""
+    n_a, sum_a, squares_a, n_b, sum_b, squares_b = t.T
+    mean_a, mean_b = quotient(sum_a, n_a), quotient(sum_b, n_b)
+    within = squares_a - n_a * mean_a**2 + squares_b - n_b * mean_b**2
+    enough = (n_a > 1) & (n_b > 1) & (within > 1e-12 * (squares_a + squares_b))
+    deviation = np.sqrt(np.where(enough, within / np.maximum(n_a + n_b - 2, 1), np.nan))
+    return np.asarray((mean_a - mean_b) / deviation)
+
+
+def entropy_measures(
+    tables: Tables, sequences: Rows[Sequence], prompts: pd.DataFrame, settings: AnalysisSettings
+) -> Iterator[RoutingMeasure]:
+    """Gate entropy and overlap against the entropy of the next token (rank correlation within each answer, its mean),
+    and their means over answers against context health over prompts (rank correlation)."""
+    decoded = frame_of(tables, "decode_tokens")
+    keys = zip(decoded["prompt_id"], decoded["repetition"], decoded["step"], strict=True)
+    entropy = dict(zip(keys, numbers(decoded["entropy_bits"]), strict=True))
+    ids = prompt_ids(tables)
+    health = prompts.reindex(ids)["context_health_soft"].to_numpy(dtype=np.float64)
+    for trait in ("gate_entropy_bits", "overlap"):
+        within: list[list[float]] = [[] for _ in ids]
+        means: list[list[float]] = [[] for _ in ids]
+        for s in sequences:
+            values = getattr(traits_of(s), trait)
+            bits = np.array([entropy.get((ids[s.prompt], s.repetition, step), np.nan) for step in s.steps.tolist()])
+            kept = np.isfinite(values) & np.isfinite(bits)
+            if kept.sum() >= FEW_TOKENS and not (why_constant(values[kept]) or why_constant(bits[kept])):
+                within[s.prompt].append(float(stats.spearmanr(values[kept], bits[kept]).statistic))
+            means[s.prompt].append(float(np.nanmean(values)) if np.isfinite(values).any() else np.nan)
+        yield _row(f"{trait}_with_token_entropy", None, mean(_means(within), settings))
+        found = correlate(_means(means), health, np.arange(len(ids)), "spearman", settings)
+        yield _row(f"{trait}_with_context_health", None, found)
+
+
+def _means(lists: list[list[float]]) -> Floats:
+    return np.array([np.mean(values) if values else np.nan for values in lists], dtype=np.float64)

@@ -1,0 +1,42 @@
+"""Any function of sums over prompts, with its interval: the sums are resampled, the function is applied anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled
+
+
+def over_prompts(sums: Floats, function: Callable[[Floats], Floats], settings: AnalysisSettings) -> Estimate:
+    """`function` of the prompts' sums [P, F], added up: it takes totals [S, F] and gives values [S], NaN if undefined.
+
+    Influences are those of the jackknife.
+    """
+    n = len(sums)
+    value = float(function(sums.sum(0)[None])[0])
+    if not np.isfinite(value):
+        return Estimate(n, null_reason="not defined for these prompts")
+    if n < 3:
+        return Estimate(n, value, null_reason=f"{n} prompts; an interval needs 3")
+    without = function(sums.sum(0) - sums)
+    if not np.isfinite(without).all():
+        return Estimate(n, value, null_reason="not defined without some one prompt")
+    if np.ptp(without) <= 1e-12 * max(1.0, abs(value)):
+        return Estimate(n, value, null_reason=f"all {n} prompts hold the same value")
+    samples = function(settings.counts(n) @ sums)
+    return estimate(n, resampled(value, samples, without.mean() - without), settings.confidence, None)
+
+
+def quotient(numerator: Floats, denominator: Floats) -> Floats:
+    """numerator / denominator, NaN where that is 0."""
+    defined = denominator > 0
+    return np.where(defined, numerator / np.where(defined, denominator, 1.0), np.nan)
+
+
+def summed_by_prompt(prompts: list[int], rows: list[Floats], n_prompts: int) -> Floats:
+    """Rows [F] added up within their prompts: [P, F]."""
+    sums = np.zeros((n_prompts, len(rows[0])))
+    np.add.at(sums, prompts, np.array(rows))
+    return sums

@@ -1,0 +1,186 @@
+"""The analysis of routing on planted sequences whose measures are known in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from specstudy import routing_formulas as formulas
+from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
+from specstudy.measure.designs import assignments
+from specstudy.setting import STUDY_SETTING, Setting
+
+N, K, N_TOKENS, N_PROMPTS = 8, 2, 400, 6
+EXPERT_BYTES, OTHER_BYTES = 100.0, 1000.0
+SETTINGS = AnalysisSettings(bootstrap_samples=200)
+LAYERS = (1, 2)
+
+
+def rows(chosen: NDArray[np.int64], prompt: int, layer: int, **more: Any) -> list[dict[str, Any]]:
+    keys = {"prompt_id": f"p{prompt}", "category": "c", "repetition": 0, "layer": layer}
+    nothing = dict.fromkeys(("proposer", "stop", "stop_threshold", "gamma", "round", "outcome"))
+    return [
+        {**keys, **nothing, "source": "decode", "temperature": 0.7, "top_p": 0.9, "index": step, "token_id": 0}
+        | {"experts": list(experts), "gates": [0.5] * K, "gate_entropy_bits": float(step % 7)}
+        | {name: values[step] if isinstance(values, list) else values for name, values in more.items()}
+        for step, experts in enumerate(chosen)
+    ]
+
+
+def tables_of(sequences: list[list[NDArray[np.int64]]], verified: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Answers as sequences[prompt][layer], router probabilities as often as experts are chosen."""
+    tokens, layers = list(verified or []), []
+    for prompt, by_layer in enumerate(sequences):
+        for layer, chosen in zip(LAYERS, by_layer, strict=True):
+            tokens += rows(chosen, prompt, layer)
+            share = formulas.on_off(chosen, N).mean(0) / K
+            row = rows(chosen[:1], prompt, layer)[0]
+            layers.append(row | {"n_experts": N, "n_chosen": K, "n_tokens": len(chosen), "mean_probability": share})
+            layers[-1] |= {"expert_bytes": EXPERT_BYTES, "other_bytes": OTHER_BYTES}
+    return {"routing_tokens": pd.DataFrame(tokens), "routing_layers": pd.DataFrame(layers)}
+
+
+def analysed(tables: dict[str, Any], gammas: tuple[Setting, ...] = ()) -> RoutingAnalysis:
+    prompts = pd.DataFrame({"context_health_soft": np.nan}, index=[f"p{i}" for i in range(N_PROMPTS)])
+    result = analyze_routing(tables, prompts, gammas, gammas[0] if gammas else None, SETTINGS)
+    assert result is not None
+    return result
+
+
+def planted(skew: float, overlap: float) -> RoutingAnalysis:
+    rng = np.random.default_rng(5)
+    chains = [[assignments(N, K, skew, overlap, N_TOKENS, rng) for _ in LAYERS] for _ in range(N_PROMPTS)]
+    return analysed(tables_of(chains))
+
+
+def test_independent_uniform_tokens_are_all_explained_by_every_baseline() -> None:
+    found = planted(skew=0.0, overlap=0.0)
+    for row in found.over_layers("decode"):
+        assert row.uniform == pytest.approx(formulas.expected_distinct_uniform(N, K, row.window))
+        for value in (row.estimate, row.independent, row.pairwise):
+            assert value == pytest.approx(row.uniform, abs=0.06)
+    assert found.measure("overlap_with_previous").estimate == pytest.approx(K / N, abs=0.01)
+    assert found.measure("overlap_temporal").estimate == pytest.approx(0.0, abs=0.01)
+    assert found.measure("load_variation").estimate < 0.1
+    assert found.measure("switch_balance").estimate == pytest.approx(1.0, abs=0.01)
+
+
+def test_popularity_alone_is_told_from_time() -> None:
+    found = planted(skew=1.0, overlap=0.0)
+    overlap, explained = found.measure("overlap_with_previous"), found.measure("overlap_by_popularity")
+    assert explained.estimate is not None
+    assert explained.estimate > K / N + 0.08
+    assert overlap.estimate == pytest.approx(explained.estimate, abs=0.02)
+    widest = found.over_layers("decode")[-1]
+    assert widest.independent < widest.uniform - 0.3
+    assert widest.estimate == pytest.approx(widest.independent, abs=0.12)
+
+
+def test_a_chain_with_known_overlap() -> None:
+    """One expert a token: on or off is a chain of its own for each expert, so its pairs decide the whole joint."""
+    keep, rng = 0.6, np.random.default_rng(3)
+    chain = assignments(N, 1, 0.0, keep, 20_000, rng)
+    used = formulas.on_off(chain, N)
+    stay = keep + (1 - keep) / N
+    assert formulas.overlap_with_previous(used).mean() == pytest.approx(stay, abs=0.01)
+    off_off = 1 - (1 - stay) / (N - 1)  # an expert that is off stays off unless it is the one that is drawn
+    for window in (2, 4, 8):
+        expected = N * (1 - (1 - 1 / N) * off_off ** (window - 1))
+        assert formulas.distinct_experts(used, window).mean() == pytest.approx(expected, abs=0.03)
+        views = np.moveaxis(np.lib.stride_tricks.sliding_window_view(used, window, axis=0), -1, 1)
+        never, _ = formulas.never_on_in_windows(views, 1e-6, 500)
+        assert (1 - never).sum() == pytest.approx(expected, abs=0.03)
+
+
+def test_time_is_told_from_popularity() -> None:
+    found = planted(skew=0.0, overlap=0.5)
+    temporal = found.measure("overlap_temporal")
+    assert found.measure("overlap_by_popularity").estimate == pytest.approx(K / N, abs=0.01)
+    # Both kept, one kept (the other drawn again from the seven left), none kept (both drawn anew).
+    overlap = 0.25 * 1 + 0.5 * (1 + 1 / 7) / 2 + 0.25 * K / N
+    assert temporal.estimate == pytest.approx(overlap - K / N, abs=0.02)
+    assert temporal.ci_low is not None
+    assert temporal.ci_low > 0.2
+    widest = found.over_layers("decode")[-1]
+    assert widest.estimate < widest.independent - 0.5
+    assert widest.pairwise == pytest.approx(widest.estimate, abs=0.1)
+
+
+def test_intervals_need_three_prompts_and_say_so() -> None:
+    rng = np.random.default_rng(1)
+    tables = tables_of([[assignments(N, K, 0.0, 0.0, 20, rng) for _ in LAYERS] for _ in range(2)])
+    row = analysed(tables).measure("overlap_with_previous")
+    assert row.estimate is not None
+    assert row.ci_low is None
+    assert row.null_reason == "2 prompts; an interval needs 3"
+
+
+GAMMA = Setting(2, "model", "none", 0.7, 0.9, None)
+
+
+def verified(entropies: dict[str, float]) -> list[dict[str, Any]]:
+    """Ten full passes a prompt: expert pairs (0, 1), (2, 3), (2, 3), so four distinct; the last token is rejected."""
+    found = []
+    for prompt in range(N_PROMPTS):
+        for number in range(10):
+            for layer in LAYERS:
+                bits = [0.0, entropies["accepted"] + number, entropies["rejected"] + number]
+                found += rows(
+                    np.array([[0, 1], [2, 3], [2, 3]]),
+                    prompt,
+                    layer,
+                    **{**asdict(GAMMA), "source": "verify", "round": number},
+                    outcome=[None, "accepted", "rejected"],
+                    gate_entropy_bits=bits,
+                )
+    return found
+
+
+def test_accepted_against_rejected_and_the_cost_of_a_pass() -> None:
+    rng = np.random.default_rng(2)
+    answers = [[assignments(N, K, 0.0, 0.0, 60, rng) for _ in LAYERS] for _ in range(N_PROMPTS)]
+    tables = tables_of(answers, verified({"accepted": 1.0, "rejected": 3.0}))
+    runs = [
+        {
+            **asdict(GAMMA),
+            "prompt_id": f"p{i}",
+            "alpha": 0.5,
+            "cost_ratio_time": 0.1,
+            "target_efficiency": 0.8 + i / 100,
+        }
+        | {"speedup": 1.0, "repetition": 0, "category": "c"}
+        for i in range(N_PROMPTS)
+    ]
+    tables["spec_runs"] = pd.DataFrame(runs)
+    found = analysed(tables, (GAMMA,))
+    spread = np.repeat(np.arange(10.0), N_PROMPTS)
+    d = formulas.cohens_d(1.0 + spread, 3.0 + spread)
+    assert found.measure("accepted_minus_rejected_gate_entropy_bits").estimate == pytest.approx(d)
+    # An accepted token shares nothing with the one before and a rejected one all, without any spread to measure it in.
+    assert found.measure("accepted_minus_rejected_overlap").null_reason == "not defined for these prompts"
+    (one,) = found.costs(1)
+    assert (one.distinct_one, one.distinct_pass) == (pytest.approx(K), pytest.approx(4))
+    assert one.by_bytes == pytest.approx((OTHER_BYTES + 2 * K * EXPERT_BYTES) / (OTHER_BYTES + 2 * 4 * EXPERT_BYTES))
+    assert one.estimate == pytest.approx(0.825)
+    assert one.speedup_by_bytes == pytest.approx(1.75 / (0.2 + 1 / one.by_bytes))
+    uniform = formulas.expected_distinct_uniform(N, K, 3)
+    assert one.by_bytes_uniform == pytest.approx(1400 / (1000 + 200 * uniform))
+    many = found.costs(32)[0]
+    # Passes that all use the same four experts read no more for 32 sequences; one token of each reads nearly all.
+    assert many.distinct_pass == pytest.approx(4)
+    assert many.by_bytes == pytest.approx((1000 + 200 * N) / (1000 + 200 * 4), abs=0.01)
+    assert many.estimate is None
+    assert many.null_reason == "timed for one sequence at a time only"
+
+
+def test_other_settings_and_no_routing() -> None:
+    assert analyze_routing({}, pd.DataFrame(), (), None, SETTINGS) is None
+    rng = np.random.default_rng(2)
+    answers = [[assignments(N, K, 0.0, 0.0, 20, rng) for _ in LAYERS] for _ in range(N_PROMPTS)]
+    assert analysed(tables_of(answers), (STUDY_SETTING,)).routing_costs == []
