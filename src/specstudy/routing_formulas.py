@@ -140,22 +140,32 @@ def fit_pairs(
     if window == 1:
         return np.stack([1.0 - single[0], single[0]], axis=1), np.zeros(n_rows)
     joint = np.full((n_rows, 2**window), 1.0 / 2**window)
-    distance = np.zeros(n_rows)
+    distance = np.full(n_rows, np.inf)
     for _ in range(sweeps):
-        distance = np.zeros(n_rows)
-        for (a, b), both in pairs.items():
-            # Axis 2 is token b and axis 4 token a: the state's highest bit comes first.
-            cells = joint.reshape(n_rows, 2 ** (window - 1 - b), 2, 2 ** (b - a - 1), 2, 2**a)
-            masses = cells.sum((1, 3, 5))
-            off_off = 1.0 - single[a] - single[b] + both
-            targets = np.array([[off_off, single[a] - both], [single[b] - both, both]]).clip(0.0, 1.0)
-            targets = np.moveaxis(targets, -1, 0)
-            factors = np.divide(targets, masses, out=np.zeros_like(targets), where=masses > 0)
-            cells *= factors[:, None, :, None, :, None]
-            distance = np.maximum(distance, np.abs(targets - masses).max((1, 2)))
-        if (distance < tolerance).all():
+        far = np.flatnonzero(distance >= tolerance)  # only these are fitted further
+        if not len(far):
             break
+        fitted = joint[far]
+        distance[far] = _sweep(fitted, single[:, far], {pair: both[far] for pair, both in pairs.items()})
+        joint[far] = fitted
     return joint, distance
+
+
+def _sweep(joint: Floats, single: Floats, pairs: dict[tuple[int, int], Floats]) -> Floats:
+    """Fit joint [R, 2^W] to every pair once, in place; the largest distance [R] that was found on the way."""
+    n_rows, window = len(joint), len(single)
+    distance = np.zeros(n_rows)
+    for (a, b), both in pairs.items():
+        # Axis 2 is token b and axis 4 token a: the state's highest bit comes first.
+        cells = joint.reshape(n_rows, 2 ** (window - 1 - b), 2, 2 ** (b - a - 1), 2, 2**a)
+        masses = cells.sum((1, 3, 5))
+        off_off = 1.0 - single[a] - single[b] + both
+        targets = np.array([[off_off, single[a] - both], [single[b] - both, both]]).clip(0.0, 1.0)
+        targets = np.moveaxis(targets, -1, 0)
+        factors = np.divide(targets, masses, out=np.zeros_like(targets), where=masses > 0)
+        cells *= factors[:, None, :, None, :, None]
+        distance = np.maximum(distance, np.abs(targets - masses).max((1, 2)))
+    return distance
 
 
 def never_on_in_windows(windows: NDArray[np.bool_], tolerance: float, sweeps: int) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib import _pylab_helpers
 from synthetic import Plan, make_tables
+from synthetic_routing import with_routing
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
@@ -29,8 +30,8 @@ def _no_warning_passes():
         yield
 
 
-def drawn(plan, directory):
-    tables = make_tables(plan)
+def drawn(plan, directory, routed=False):
+    tables = with_routing(make_tables(plan)) if routed else make_tables(plan)
     return draw_all(analyze(tables, FAST), tables, directory)
 
 
@@ -39,7 +40,7 @@ def every_figure(tmp_path_factory):
     fixed = Setting(4, "model", "none", 0.7, 0.9)
     stopped = replace(fixed, stop="bound", stop_threshold=0.4)
     settings = (fixed, replace(fixed, gamma=2), stopped, replace(fixed, temperature=0.0))
-    return drawn(replace(SMALL, settings=settings), tmp_path_factory.mktemp("figures"))
+    return drawn(replace(SMALL, settings=settings), tmp_path_factory.mktemp("figures"), routed=True)
 
 
 def test_every_figure_is_drawn_as_png_and_svg(every_figure):
@@ -55,7 +56,8 @@ def test_every_figure_is_drawn_as_png_and_svg(every_figure):
 def test_what_compares_settings_needs_several(tmp_path):
     names = {path.stem for path in drawn(SMALL, tmp_path)}
     by_gamma = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
-    assert names == set(DRAWERS) - by_gamma - {"rule_differences", "acceptance_by_sampling"}
+    routing = {"distinct_experts", "bytes_and_clock"}
+    assert names == set(DRAWERS) - by_gamma - routing - {"rule_differences", "acceptance_by_sampling"}
 
 
 def test_only_settings_that_differ_in_gamma_alone_are_drawn_against_it(tmp_path):

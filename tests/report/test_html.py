@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from synthetic import CATEGORIES, Plan, make_tables
+from synthetic_routing import with_routing
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
@@ -77,7 +78,7 @@ def nasty_page(tmp_path_factory) -> str:
     fixed = Setting(4, "model", "none", 0.7, 0.9)
     others = {"gamma": 2}, {"stop": "entropy", "stop_threshold": 0.2}, {"temperature": 1.0}
     settings = (fixed, *(replace(fixed, **changes) for changes in others))
-    tables = make_tables(Plan(n_per_category=2, n_answer_tokens=24, settings=settings))
+    tables = with_routing(make_tables(Plan(n_per_category=2, n_answer_tokens=24, settings=settings)))
     for name in ("decode_tokens", "spec_tokens", "prefill_tokens"):
         tables[name].loc[tables[name]["token_id"] == 3, "token"] = NASTY
     for frame in tables.values():
