@@ -10,9 +10,9 @@ from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.sampling import Warp
 
 N_TOKENS = 64
-GAMMAS = (1, 2, 3, 4, 6)
+GAMMAS = (1, 2, 3, 4)
 SAMPLING = {"sampled": Warp(0.7, 0.9), "greedy": Warp(0.0, 1.0)}
-PER_CATEGORY = 2
+PER_CATEGORY = 1
 
 
 def main() -> None:
