@@ -27,8 +27,8 @@ class TestPositions:
 
     def test_template_tokens_between_two_messages_are_not_the_boundary(self) -> None:
         tables = prompt_tables([[0.0] * 4])
-        tables["prefill_tokens"].loc[4, ["is_structural", "structural_role"]] = [True, "end_marker"]
-        assert position_frame(tables)["place"].tolist()[3:7] == ["content", "inner", "content", "content"]
+        tables["prefill_tokens"].loc[5, ["is_structural", "structural_role"]] = [True, "end_marker"]
+        assert position_frame(tables)["place"].tolist()[3:7] == ["content", "content", "inner", "content"]
 
     def test_a_raw_prompt_has_no_boundary(self) -> None:
         tables = prompt_tables([[0.0] * 10])
