@@ -33,7 +33,7 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
     from specstudy.seeds import uniforms
 
     rng = uniforms(config.seed, "decode", unit.prompt.seed_id, unit.repetition)
-    with altered(pair, unit.rendered):
+    with altered(pair, unit.rendered, config.seed):
         settings = generation_settings(decode_settings(pair, config), unit.prompt)
         return measure_decode(pair, unit.rendered, settings, unit.repetition or 0, rng)
 

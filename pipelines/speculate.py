@@ -50,7 +50,7 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
     assert unit.repetition is not None
     settings, seed_id = speculation_settings(pair, config, unit.setting), unit.prompt.seed_id
     settings = replace(settings, generation=generation_settings(settings.generation, unit.prompt))
-    with altered(pair, unit.rendered):
+    with altered(pair, unit.rendered, config.seed):
         return measure_speculation(
             pair,
             unit.rendered,
@@ -67,19 +67,45 @@ CHECKED_PROMPTS = 3
 
 
 def _check(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) -> dict[str, Any]:
-    """The engine's self-check with every setting in use, on the shortest prompts of different categories."""
+    """The engine's self-check with every setting in use, on the shortest prompts of different categories; then for
+    each way in which versions of prompts alter the models."""
     from specstudy.measure.self_check import run_self_check
     from specstudy.seeds import uniforms
 
+    by_length = sorted(rendered, key=lambda p: (len(p.positions), p.prompt.prompt_id))
     shortest: dict[str, RenderedPrompt] = {}
-    for prompt in sorted(rendered, key=lambda p: (len(p.positions), p.prompt.prompt_id)):
+    for prompt in by_length:
         shortest.setdefault(prompt.prompt.category, prompt)
-    return run_self_check(
+    report = run_self_check(
         pair,
         [prompt.token_ids for prompt in list(shortest.values())[:CHECKED_PROMPTS]],
         [speculation_settings(pair, config, setting) for setting in config.spec.settings],
         lambda index: uniforms(config.seed, "self-check", index),
     ).report()
+    altered = _check_altered(pair, config, by_length)
+    return {**report, **altered, "passed": all(c["passed"] for c in (report, *altered.values()))}
+
+
+def _check_altered(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) -> dict[str, dict[str, Any]]:
+    """The self-check of the models as each kind of version alters them, each on the first prompt that has content."""
+    from specstudy.measure.altered import altered, generation_settings
+    from specstudy.measure.self_check import run_self_check
+    from specstudy.seeds import uniforms
+
+    found: dict[str, dict[str, Any]] = {}
+    for prompt in rendered:
+        version = prompt.prompt.version
+        has_content = not all(position.is_structural for position in prompt.positions)
+        if version is None or not version.alters_the_models or version.name in found or not has_content:
+            continue
+        how = _speculation(pair, config, config.spec.primary)
+        how = replace(how, generation=generation_settings(how.generation, prompt.prompt))
+        with altered(pair, prompt, config.seed):
+            outcome = run_self_check(
+                pair, [prompt.token_ids], [how], lambda index: uniforms(config.seed, "self-check", index)
+            )
+        found[version.name] = outcome.summary()
+    return found
 
 
 def _settings(config: StudyConfig, unit: Unit) -> dict[str, object]:

@@ -17,7 +17,7 @@ from progress import Progress
 
 from specstudy.config import PROJECT_ROOT, StudyConfig, local_path, to_mapping
 from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompts, render, select
-from specstudy.prompts.poisoned import read_contexts
+from specstudy.prompts.poisoned import check_contexts, read_contexts
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
 from specstudy.records import ErrorRow, PromptVersion
 from specstudy.setting import Setting
@@ -103,6 +103,7 @@ def run(config: StudyConfig, stages: Sequence[Stage], after: Callable[[Path, Stu
     output_dir = local_path(config.output_dir)
     # Whatever can be refused is refused before there is a run directory.
     prompts = chosen_prompts(config)
+    check_versions(config, prompts)
     load = find_models(config) if stages else None
     with run_directory(
         output_dir,
@@ -122,21 +123,37 @@ def run(config: StudyConfig, stages: Sequence[Stage], after: Callable[[Path, Stu
 
 def chosen_prompts(config: StudyConfig) -> list[Prompt]:
     """The prompts that the configuration names."""
+    return select(_all_prompts(config), config.prompts.categories, config.prompts.per_category)
+
+
+def _all_prompts(config: StudyConfig) -> list[Prompt]:
     p = config.prompts
     columns = Columns(text=p.text_column, prompt_id=p.id_column, category=p.category_column)
-    return select(read_prompts(local_path(p.path), columns), p.categories, p.per_category)
+    return read_prompts(local_path(p.path), columns)
+
+
+def check_versions(config: StudyConfig, prompts: Sequence[Prompt]) -> None:
+    """Raise UserError for versions that these prompts cannot have, as far as files tell."""
+    if config.prompts.versions == "poisoned":
+        contexts = read_contexts(local_path(config.prompts.contexts))
+        check_contexts([prompt.prompt_id for prompt in prompts], contexts, config.prompts.doses)
 
 
 def prompt_versions(config: StudyConfig, prompts: Sequence[Prompt], pair: Pair) -> Sequence[Prompt]:
-    """The prompts in every version that the configuration asks for."""
+    """The prompts in every version that the configuration asks for. Raises UserError where a model cannot have it."""
     p = config.prompts
     if p.versions == "poisoned":
 
         def count(text: str) -> int:
             return len(pair.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-        return poisoned(prompts, read_contexts(local_path(p.contexts)), p.doses, config.seed, count)
+        category = {prompt.prompt_id: prompt.category for prompt in _all_prompts(config)}
+        return poisoned(prompts, read_contexts(local_path(p.contexts)), category, p.doses, config.seed, count)
     if p.versions == "hidden":
+        from specstudy.models.without_position import refuse_unless_maskable
+
+        for model in (pair.verifier, pair.draft):
+            refuse_unless_maskable(model.module)
         return with_hidden_positions(prompts)
     if p.versions == "temperatures":
         return at_temperatures(prompts, p.temperatures, config.spec.primary.temperature)
@@ -329,7 +346,7 @@ def _unit_parts(unit: Unit) -> dict[str, object]:
 
 
 def _publish_versions(run_dir: Path, prompts: Sequence[Prompt]) -> None:
-    """The `prompt_versions` table, of a run that has versions."""
+    """The `prompt_versions` table, empty where prompts have none."""
     rows: list[object] = [
         PromptVersion(
             prompt_id=prompt.prompt_id,
@@ -338,12 +355,15 @@ def _publish_versions(run_dir: Path, prompts: Sequence[Prompt]) -> None:
             kind=prompt.version.kind,
             dose=prompt.version.dose,
             control_id=prompt.version.control_id,
+            hidden=prompt.version.hidden,
+            hidden_from_both=prompt.version.hidden_from_both if prompt.version.hidden else None,
+            temperature=prompt.version.temperature,
+            draft_temperature=prompt.version.draft_temperature,
         )
         for prompt in prompts
         if prompt.version
     ]
-    if rows:
-        publish_table(run_dir, "prompt_versions", to_table("prompt_versions", rows))
+    publish_table(run_dir, "prompt_versions", to_table("prompt_versions", rows))
 
 
 def _publish_errors(run_dir: Path, failures: Sequence[Failure], stages: set[str]) -> None:

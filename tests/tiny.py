@@ -96,6 +96,16 @@ def uncached_logits(model: LanguageModel, ids: list[int]) -> Tensor:
     return model.emittable_logits(model.module(input_ids=torch.tensor([ids]), use_cache=False).logits[0])
 
 
+@torch.inference_mode()
+def logits_without_position(model: LanguageModel, ids: list[int], position: int) -> Tensor:
+    """Logits [S, V] with an explicit mask handed to the model, which transformers takes as it is: no query behind
+    `position` sees its key."""
+    mask = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
+    mask[position + 1 :, position] = False
+    output = model.module(input_ids=torch.tensor([ids]), attention_mask=mask[None, None], use_cache=False)
+    return model.emittable_logits(output.logits[0])
+
+
 class ScriptedProposer:
     """Drafts what a script says, with certainty: the token that the verifier would take, or one that it would not.
 

@@ -175,6 +175,24 @@ class StudyConfig(Section):
     seed: int = setting(0, whole(0, 2**32 - 1))
     output_dir: str = setting("outputs", TEXT)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_versions()
+
+    def _check_versions(self) -> None:
+        """Versions that alter the models say what the verifier and the draft do: there must be one of each."""
+        versions, spec = self.prompts.versions, self.spec
+        if versions in ("hidden", "temperatures") and spec.proposer != ("model",):
+            raise UserError(
+                f"prompts.versions={versions} alters the draft model; spec.proposer must be model, got "
+                f"{','.join(spec.proposer)}"
+            )
+        if versions == "temperatures" and spec.temperature != (self.decode.temperature,):
+            raise UserError(
+                "prompts.versions=temperatures imposes one temperature on both stages; spec.temperature must be "
+                f"decode's {self.decode.temperature:g}, got {','.join(f'{t:g}' for t in spec.temperature)}"
+            )
+
 
 SECTIONS: dict[str, type[Section]] = {
     section.NAME: section

@@ -2,30 +2,20 @@
 
 import pytest
 import torch
-from tiny import configurations, language_model, llama, uncached_logits
+from tiny import configurations, language_model, llama, logits_without_position, uncached_logits
 from transformers import LlamaConfig, PreTrainedConfig
 
 from specstudy.errors import UserError
 from specstudy.models.cache import CachedModel
-from specstudy.models.load import LanguageModel
 from specstudy.models.without_position import without_position
 
 IDS = [3, 17, 5, 41, 8, 29, 11, 2, 50, 7, 33, 21]
 
 
-def masked_reference(model: LanguageModel, ids: list[int], position: int) -> torch.Tensor:
-    """Logits with an explicit mask handed to the model, which transformers takes as it is."""
-    mask = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
-    mask[position + 1 :, position] = False
-    with torch.inference_mode():
-        output = model.module(input_ids=torch.tensor([ids]), attention_mask=mask[None, None], use_cache=False)
-    return model.emittable_logits(output.logits[0])
-
-
 @pytest.mark.parametrize("position", [0, 4, len(IDS) - 1])
 def test_the_same_as_an_explicit_mask(position: int) -> None:
     model = llama()
-    expected = masked_reference(model, IDS, position)
+    expected = logits_without_position(model, IDS, position)
     with without_position(model.module, position):
         torch.testing.assert_close(uncached_logits(model, IDS), expected)
     plain = uncached_logits(model, IDS)

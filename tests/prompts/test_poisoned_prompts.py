@@ -37,11 +37,11 @@ def test_every_kind_at_every_dose_with_its_control() -> None:
     controls = {name: version.control for name, version in made().items()}
     assert controls == {
         "clean": None,
-        "related1": None,
+        "related1": "clean",
         **dict.fromkeys(["irrelevant1", "contradiction1", "shuffled1", "repeated1"], "related1"),
-        "related2": None,
+        "related2": "clean",
         **dict.fromkeys(["irrelevant2", "contradiction2", "shuffled2", "repeated2"], "related2"),
-        "unmoved": None,
+        "unmoved": "clean",
         "moved1": "unmoved",
         "moved2": "unmoved",
     }
@@ -51,7 +51,7 @@ def test_every_kind_at_every_dose_with_its_control() -> None:
 def test_a_poison_is_as_long_as_its_control(seed: int) -> None:
     versions = made(seed)
     for version in versions.values():
-        if version.control:
+        if version.control and version.control != "clean":
             assert n_words(version.text) == n_words(versions[version.control].text), version.name
 
 

@@ -16,15 +16,16 @@ from specstudy.seeds import uniforms
 
 
 @contextmanager
-def altered(pair: Pair, rendered: RenderedPrompt) -> Iterator[None]:
-    """Within this block the pair answers as the prompt's version says; afterwards as before.
+def altered(pair: Pair, rendered: RenderedPrompt, seed: int) -> Iterator[None]:
+    """Within this block the pair answers as the prompt's version says; afterwards as before. `seed` draws a position
+    that is hidden at random.
 
     Raises ValueError for a prompt that has no position to hide.
     """
     version = rendered.prompt.version
     with ExitStack() as stack:
         if version and version.hidden:
-            position = hidden_position(rendered)
+            position = hidden_position(rendered, seed)
             for model in (pair.verifier, pair.draft) if version.hidden_from_both else (pair.verifier,):
                 stack.enter_context(without_position(model.module, position))
         yield
@@ -39,8 +40,9 @@ def generation_settings(settings: GenerationSettings, prompt: Prompt) -> Generat
     return replace(settings, warp=warp, draft_temperature=version.draft_temperature)
 
 
-def hidden_position(rendered: RenderedPrompt) -> int:
-    """The position that the version hides: the first, the last of the prompt, or a content position drawn by seed."""
+def hidden_position(rendered: RenderedPrompt, seed: int) -> int:
+    """The position that the version hides: the first, the last of the prompt, or a content position drawn by `seed`
+    for the original prompt."""
     version = rendered.prompt.version
     assert version is not None
     if version.hidden == "first":
@@ -50,4 +52,4 @@ def hidden_position(rendered: RenderedPrompt) -> int:
     content = np.flatnonzero([not position.is_structural for position in rendered.positions])
     if not len(content):
         raise ValueError("there is no content position to hide")
-    return int(uniforms("hidden position", version.original_id).choice(content))
+    return int(uniforms(seed, "hidden position", version.original_id).choice(content))

@@ -94,6 +94,20 @@ class SelfCheck:
             **{name: {"passed": check.passed, **asdict(check)} for name, check in checks.items()},
         }
 
+    def summary(self) -> dict[str, Any]:
+        """What decided, as one check."""
+        draft = self.draft_logits
+        return {
+            "passed": self.passed,
+            "verifier_rms": self.verifier_logits.largest_rms_difference,
+            "limit_rms": self.verifier_logits.limit_rms,
+            "draft_rms": draft.largest_rms_difference if draft else None,
+            "draft_limit_rms": draft.limit_rms if draft else None,
+            "n_greedy_equal": self.greedy.n_equal,
+            "top_two_gap": self.greedy.top_two_gap,
+            "distribution_p_value": self.distribution.p_value,
+        }
+
 
 def run_self_check(
     pair: Pair,

@@ -20,6 +20,16 @@ from specstudy.errors import UserError
 NAME = "specstudy_without_position"
 
 
+def refuse_unless_maskable(module: PreTrainedModel) -> None:
+    """Raise UserError for a model from which no position can be hidden."""
+    runs = module.config._attn_implementation
+    if runs not in ("sdpa", NAME):
+        raise UserError(
+            f"a position can only be hidden from a model that runs SDPA attention; this {module.config.model_type} "
+            f"model runs {runs}: choose another one for prompts.versions=hidden"
+        )
+
+
 @contextmanager
 def without_position(module: PreTrainedModel, position: int) -> Iterator[None]:
     """Within this block no query behind `position` sees its key in any layer; afterwards the model runs as before.
@@ -27,9 +37,8 @@ def without_position(module: PreTrainedModel, position: int) -> Iterator[None]:
     The query at the position itself still sees it, so that no row of attention is empty. Raises UserError for a model
     whose attention does not run through SDPA, where the mask could not be relied upon.
     """
+    refuse_unless_maskable(module)
     before = module.config._attn_implementation
-    if before not in ("sdpa", NAME):
-        raise UserError(f"a position can only be hidden from a model that runs SDPA attention; this one runs {before}")
 
     def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key != position) | (query <= position)

@@ -7,7 +7,7 @@ dose has the same number of tokens in every kind, so that kinds differ in what t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import yaml
 from specstudy.errors import UserError
 from specstudy.seeds import derived_seed
 
+CLEAN = "clean"
 CONTROL = "related"
 POISONS = ("irrelevant", "contradiction", "shuffled", "repeated")
 UNMOVED = "unmoved"
@@ -38,7 +39,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Version:
-    """A prompt's text with a context, and which version it is to be compared with (None: it is a control itself).
+    """A prompt's text with a context, and which version it is to be compared with (None: it is the clean one).
 
     `kind`: `clean` (the needed sentences alone), `related` (the control: other true sentences of the subject),
     `irrelevant`, `contradiction`, `repeated` (text of that sort added), `shuffled` (the control with the words of
@@ -76,6 +77,25 @@ def _context(path: Path, prompt_id: object, parts: object) -> Context:
     return Context(**sentences)
 
 
+def check_contexts(prompt_ids: Iterable[str], contexts: Mapping[str, Context], n_doses: int) -> None:
+    """Raise UserError for the first prompt that has no context, or too small a one for so many doses."""
+    for prompt_id in prompt_ids:
+        if prompt_id not in contexts:
+            raise UserError(
+                f"there is no context for the prompt {prompt_id!r} among the {len(contexts)} of prompts.contexts; "
+                "prompts.versions=poisoned needs one for each prompt"
+            )
+        own = contexts[prompt_id]
+        if n_doses > min(len(own.contradictions), len(own.needed), len(own.related)):
+            raise UserError(
+                f"{n_doses} doses are more than the sentences that the context of {prompt_id!r} has to offer"
+            )
+        if n_doses >= len(contexts):
+            raise UserError(
+                f"{n_doses} doses take the contexts of as many other prompts; prompts.contexts has {len(contexts) - 1}"
+            )
+
+
 def versions_of(
     prompt_id: str,
     question: str,
@@ -89,13 +109,11 @@ def versions_of(
 
     `foreign` names the prompts whose needed sentences are irrelevant here; `count` gives the tokens of a text. Lengths
     at a dose are matched to the contradictions', which cannot be cut; a text that no cut makes equal is the nearest.
-    Raises UserError where the prompt has no context, or not as many sentences as there are doses.
+    The controls' own control is the clean version, so that what they change by being longer is seen too. Raises
+    UserError where the prompt has no context, or not as many sentences as there are doses.
     """
-    if prompt_id not in contexts:
-        raise UserError(f"there is no context for the prompt {prompt_id!r}; there are {len(contexts)}")
+    check_contexts([prompt_id], contexts, n_doses)
     own = contexts[prompt_id]
-    if n_doses > min(len(own.contradictions), len(own.needed)):
-        raise UserError(f"{n_doses} doses are more than the sentences that the context of {prompt_id!r} has to offer")
     rng = np.random.Generator(np.random.Philox(derived_seed(seed, "poisoned", prompt_id)))
     passages = [contexts[name].needed for name in rng.permutation(sorted(foreign)).tolist()]
     gaps = rng.permutation(len(own.needed) + 1)[:n_doses].tolist()
@@ -109,7 +127,7 @@ def versions_of(
     related = _matched(rng.permutation(list(own.related)).tolist(), lengths, lambda added: count(text(added)))
     irrelevant = _matched([*itertools.chain(*passages)], lengths, lambda added: count(text(added)))
     repeated = _matched([" ".join([filler] * 99) for filler in FILLERS], lengths, lambda added: count(text(added)))
-    versions = [Version("clean", 0, text([]), None)]
+    versions = [Version(CLEAN, 0, text([]), None)]
     for dose in range(1, n_doses + 1):
         shuffled = [scrambled[i] if i in hit[:dose] else sentence for i, sentence in enumerate(own.needed)]
         texts = {
@@ -118,7 +136,7 @@ def versions_of(
             "shuffled": text(related[:dose], shuffled),
             "repeated": text(repeated[:dose]),
         }
-        control = Version(CONTROL, dose, text(related[:dose]), None)
+        control = Version(CONTROL, dose, text(related[:dose]), CLEAN)
         versions += [control, *(Version(kind, dose, poisoned, control.name) for kind, poisoned in texts.items())]
     return [*versions, *_moved(question, own, passages[:n_doses])]
 
@@ -127,7 +145,7 @@ def _moved(question: str, own: Context, passages: Sequence[tuple[str, ...]]) -> 
     """The needed sentences before passages about other subjects, then behind one of them, two of them, ..."""
     for dose in range(len(passages) + 1):
         sentences = itertools.chain(*passages[:dose], own.needed, *passages[dose:])
-        kind, control = (MOVED, UNMOVED) if dose else (UNMOVED, None)
+        kind, control = (MOVED, UNMOVED) if dose else (UNMOVED, CLEAN)
         yield Version(kind, dose, _text(list(sentences), question), control)
 
 

@@ -31,6 +31,11 @@ class Version:
     draft_temperature: float | None = None
 
     @property
+    def name(self) -> str:
+        """The kind with its dose."""
+        return self.kind if self.dose == 0 else f"{self.kind}{self.dose}"
+
+    @property
     def alters_the_models(self) -> bool:
         """Whether the text is that of the unaltered version, and only how it is answered differs."""
         return self.hidden is not None or self.temperature is not None

@@ -1,4 +1,7 @@
-"""The sets of prompt versions that move one link of the chain on purpose. Every set holds the unaltered prompt too."""
+"""The sets of prompt versions that move one link of the chain on purpose.
+
+In every set exactly one version of each prompt has no control: the unaltered one, or the one with a clean context.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,28 @@ RANDOM_POSITION = "random"
 
 
 def poisoned(
-    prompts: Sequence[Prompt], contexts: Mapping[str, Context], n_doses: int, seed: int, count: Count
+    prompts: Sequence[Prompt],
+    contexts: Mapping[str, Context],
+    category: Mapping[str, str],
+    n_doses: int,
+    seed: int,
+    count: Count,
 ) -> list[Prompt]:
     """Each prompt over contexts made worse in several ways, with controls of the same number of tokens.
 
-    What is irrelevant to a prompt are the contexts of prompts in other categories (of all others where there is one
-    category). Raises UserError where a prompt has no context.
+    `category` gives the category of every prompt that has a context, chosen or not, so that a prompt's versions do not
+    depend on which others are run. What is irrelevant to a prompt are the contexts of prompts in other categories (of
+    all others where those are fewer than doses). Raises UserError where a prompt has no context.
     """
-    category = {prompt.prompt_id: prompt.category for prompt in prompts}
     made = []
     for prompt in prompts:
         others = [name for name in contexts if name != prompt.prompt_id]
-        foreign = [name for name in others if category.get(name) != prompt.category] or others
+        foreign = [name for name in others if category.get(name) != prompt.category]
+        foreign = foreign if len(foreign) >= n_doses else others
         for version in versions_of(prompt.prompt_id, prompt.text, contexts, foreign, n_doses, seed, count):
             control = None if version.control is None else _id(prompt, version.control)
             described = Version(prompt.prompt_id, version.kind, version.dose, control)
-            made.append(_version(prompt, version.name, described, version.text))
+            made.append(_version(prompt, described, version.text))
     return made
 
 
@@ -38,7 +47,7 @@ def with_hidden_positions(prompts: Sequence[Prompt]) -> list[Prompt]:
     or of both models. The control hides a content position drawn at random."""
     made = []
     for prompt in prompts:
-        made.append(_version(prompt, "unaltered", Version(prompt.prompt_id, "unaltered")))
+        made.append(_version(prompt, Version(prompt.prompt_id, "unaltered")))
         for both in (False, True):
             ending = "_from_both" if both else ""
             control = f"hidden_{RANDOM_POSITION}{ending}"
@@ -48,7 +57,7 @@ def with_hidden_positions(prompts: Sequence[Prompt]) -> list[Prompt]:
                 described = Version(
                     prompt.prompt_id, kind, 0, _id(prompt, compared), hidden=position, hidden_from_both=both
                 )
-                made.append(_version(prompt, kind, described))
+                made.append(_version(prompt, described))
     return made
 
 
@@ -59,7 +68,7 @@ def at_temperatures(prompts: Sequence[Prompt], temperatures: Sequence[float], us
     """
     made = []
     for prompt in prompts:
-        made.append(_version(prompt, "unaltered", Version(prompt.prompt_id, "unaltered")))
+        made.append(_version(prompt, Version(prompt.prompt_id, "unaltered")))
         for dose, temperature in enumerate(temperatures, start=1):
             for kind, draft in (("temperature", None), ("temperature_of_verifier", usual)):
                 described = Version(
@@ -70,13 +79,13 @@ def at_temperatures(prompts: Sequence[Prompt], temperatures: Sequence[float], us
                     temperature=temperature,
                     draft_temperature=draft,
                 )
-                made.append(_version(prompt, f"{kind}{dose}", described))
+                made.append(_version(prompt, described))
     return made
 
 
-def _version(prompt: Prompt, name: str, version: Version, text: str | None = None) -> Prompt:
+def _version(prompt: Prompt, version: Version, text: str | None = None) -> Prompt:
     changed = prompt.text if text is None else text
-    return dataclasses.replace(prompt, prompt_id=_id(prompt, name), text=changed, version=version)
+    return dataclasses.replace(prompt, prompt_id=_id(prompt, version.name), text=changed, version=version)
 
 
 def _id(prompt: Prompt, name: str) -> str:

@@ -31,7 +31,12 @@ def check_rows(manifest: Mapping[str, Any]) -> Iterator[CheckRow]:
             yield CheckRow(stage, "the check broke off", False, str(outcome["error"]))
         for name, values in outcome.items():
             if isinstance(values, Mapping):
-                yield CheckRow(stage, _MEANINGS.get(name, _words(name)), values.get("passed"), _measured(values))
+                yield CheckRow(
+                    stage,
+                    _MEANINGS.get(name, f"the models as altered: {_words(name)}"),
+                    values.get("passed"),
+                    _measured(values),
+                )
 
 
 def _measured(values: Mapping[str, Any]) -> str:
