@@ -35,7 +35,7 @@ def describe_run(
         "execution": {"device": device, "dtype": dtype, "threads": torch.get_num_threads()},
         "models": {
             "verifier": _model_entry(pair.verifier, pair, config),
-            "draft": _model_entry(pair.draft, pair, config),
+            "draft": {**_model_entry(pair.draft, pair, config), "distillation": _distillation(config.models.draft)},
         },
         # The hash that stood when the first of the data was measured stays.
         "claims": {"sha256_when_measured": declarations_sha256(), **manifest.read(run_dir).get("claims", {})},
@@ -49,6 +49,15 @@ def describe_run(
         sections["models"]["verifier"]["attention"] = describe_attention(pair.verifier)
     for name, content in sections.items():
         manifest.update(run_dir, name, content)
+
+
+def _distillation(draft: str) -> dict[str, int | None] | None:
+    """How a shallow draft was trained; None for another kind of draft."""
+    from specstudy.models.shallow import distillation, is_shallow_draft
+    from specstudy.models.sources import existing_path
+
+    directory = existing_path(draft)
+    return distillation(directory) if directory and is_shallow_draft(directory) else None
 
 
 def _model_entry(model: LanguageModel, pair: Pair, config: StudyConfig) -> dict[str, Any]:

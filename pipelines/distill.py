@@ -119,8 +119,12 @@ def _train(
         f"held out: cross-entropy {quality.cross_entropy_nats:.3f} nats, "
         f"alpha_expected {quality.expected_acceptance:.3f}"
     )
-    n_held_out = sum(e.n_answer_tokens for e in held_out)
-    _write(verifier, student, head_ids, sampling, plan, quality, directory, trainer.tokens_by_pass, n_held_out)
+    counts = {
+        "n_trained_tokens": trainer.n_trained_tokens,
+        "training_tokens_by_pass": trainer.tokens_by_pass,
+        "n_held_out_tokens": sum(e.n_answer_tokens for e in held_out),
+    }
+    _write(verifier, student, head_ids, sampling, plan, quality, directory, counts)
 
 
 def _head_ids(
@@ -146,8 +150,7 @@ def _write(
     plan: TrainingPlan,
     quality: Quality,
     directory: Path,
-    tokens_by_pass: list[int],
-    n_held_out_tokens: int,
+    counts: dict[str, Any],
 ) -> None:
     from specstudy.models.shallow import save_shallow_draft
 
@@ -161,8 +164,7 @@ def _write(
             "n_layers": len(plan.layers),
             "sampling": asdict(sampling),
             "training": asdict(plan),
-            "training_tokens_by_pass": tokens_by_pass,
-            "n_held_out_tokens": n_held_out_tokens,
+            **counts,
             "held_out": asdict(quality),
         },
     )

@@ -31,6 +31,7 @@ def report_sweep(configs: Sequence[StudyConfig]) -> None:
                 opened.path.name,
                 {name: opened.table(name) for name in opened.tables},
                 settings_of(config),
+                opened.manifest.get("models", {}).get("draft", {}).get("distillation") or {},
             )
             for config, opened in finished
         ]

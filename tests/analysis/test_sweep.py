@@ -59,6 +59,38 @@ def test_failed_prompts_are_counted_and_a_point_without_results_has_no_numbers()
     assert joint.keys == ["seed"]
 
 
+def drafts(*distillations: dict[str, Any]) -> Sweep:
+    points = [
+        SweepPoint({"models": {"draft": f"draft-{i}"}}, f"run-{i}", tables_at(4), FAST, made)
+        for i, made in enumerate(distillations)
+    ]
+    return sweep(points)
+
+
+def test_points_of_several_drafts_say_how_each_was_made_and_whether_entropy_tells_acceptance() -> None:
+    made = {"n_layers": 2, "n_training_answers": 600, "n_training_tokens": 90_000}
+    joint = drafts(made, {**made, "n_training_tokens": 180_000})
+    assert joint.draft_amount == "draft_n_training_tokens"
+    assert joint.rows["draft_n_training_tokens"].tolist() == [90_000, 180_000]
+    assert joint.rows["draft_n_layers"].tolist() == [2, 2]
+    tokens = tables_at(4)["decode_tokens"]
+    inside = [
+        group["draft_entropy_bits"].corr(group["expected_accept"], method="spearman")
+        for _, group in tokens.groupby("prompt_id")
+    ]
+    row = joint.rows.iloc[0]
+    assert row["entropy_link"] == pytest.approx(np.median(inside))
+    assert row["entropy_link_low"] <= row["entropy_link"] <= row["entropy_link_high"]
+
+
+def test_where_tokens_were_not_counted_answers_are_and_where_nothing_is_known_nothing_is_drawn() -> None:
+    made: dict[str, Any] = {"n_layers": 2, "n_training_answers": 600, "n_training_tokens": None}
+    assert drafts(made, {**made, "n_training_tokens": 9}).draft_amount == "draft_n_training_answers"
+    assert drafts(made, {}).draft_amount is None
+    one = point("run", tables_at(4), spec={"gamma": [2, 4]})
+    assert sweep([one]).draft_amount is None
+
+
 @pytest.mark.parametrize(
     ("configs", "keys"),
     [

@@ -165,6 +165,7 @@ def test_training_makes_the_draft_better_and_only_its_own_layers_change(verifier
     assert torch.equal(run.student.body.embed_tokens.weight, embedding)
     assert run.step == 60
     assert len(run.tokens_by_pass) == 15
+    assert run.n_trained_tokens == sum(run.tokens_by_pass)
 
 
 def test_an_interrupted_training_goes_on_from_its_checkpoint(verifier, shards, tmp_path):
@@ -179,6 +180,8 @@ def test_an_interrupted_training_goes_on_from_its_checkpoint(verifier, shards, t
         first.run(interrupt, save_every=8)
     second, *_ = trainer(verifier, shards, tmp_path / "c.pt", 12)
     assert second.step == 8
+    assert second.n_trained_tokens == first.n_trained_tokens
+    assert 0 < first.n_trained_tokens < 12 * sum(first.tokens_by_pass)
     for a, b in zip(first.student.trained(), second.student.trained(), strict=True):
         assert torch.equal(a, b)
     second.run(lambda step, loss: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from specstudy.formulas import flops_per_token
 from specstudy.models import shallow
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.load import Pair, load_pair
-from specstudy.models.shallow import FrequentIdsHead
+from specstudy.models.shallow import FrequentIdsHead, distillation
 
 CPU = torch.device("cpu")
 HEAD_IDS = torch.tensor([3, 7, 100, N_TOKENS - 1, 0])
@@ -227,3 +228,20 @@ class TestSaving:
         with pytest.raises(OSError, match="no space"):
             shallow.save_shallow_draft(draft_directory, body, HEAD_IDS, {})
         assert not shallow.is_shallow_draft(draft_directory)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"training": {"steps": 30, "examples_per_step": 6}, "n_trained_tokens": 4_000}, (180, 4_000)),
+        ({"training": {"steps": 30, "examples_per_step": 6}}, (180, None)),
+        ({}, (None, None)),
+    ],
+)
+def test_how_a_draft_was_made_as_far_as_its_card_says(
+    told: dict[str, Any], expected: tuple[int | None, int | None], tmp_path: Path
+) -> None:
+    card = {"n_layers": 2, "verifier": "v", "verifier_sha256": "0"} | told
+    (tmp_path / "draft.json").write_text(json.dumps(card))
+    names = ("n_layers", "n_training_answers", "n_training_tokens")
+    assert distillation(tmp_path) == dict(zip(names, (2, *expected), strict=True))

@@ -7,17 +7,24 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from specstudy.analysis.sweep import SWEEP_MEASURES, Sweep
+from specstudy.analysis.sweep import DRAFT_COLUMNS, ENTROPY_LINK, SWEEP_MEASURES, Sweep
 from specstudy.report.sweep import draw_sweep, print_sweep
 
 
 def made(key: str, values: list[object], n_errors: int = 0) -> Sweep:
     """A sweep whose measures are 0.5 with an interval of 0.4 to 0.6, undefined at the first point."""
     rows = pd.DataFrame({key: values, "run": "run", "n_prompts": 50, "n_errors": n_errors})
-    for measure in SWEEP_MEASURES:
+    for measure in (*SWEEP_MEASURES, ENTROPY_LINK):
         for column, value in ((measure, 0.5), (f"{measure}_low", 0.4), (f"{measure}_high", 0.6)):
             rows[column] = [float("nan"), *[value] * (len(values) - 1)]
-    return Sweep([key], rows)
+    return Sweep([key], rows.assign(**dict.fromkeys(DRAFT_COLUMNS, float("nan"))))
+
+
+def drafts() -> Sweep:
+    """Drafts of one layer and of two, trained on two amounts each."""
+    joint = made("models.draft", [f"/a/directory/of/drafts/number-{i}" for i in range(4)])
+    rows = joint.rows.assign(draft_n_layers=[2, 1, 2, 1], draft_n_training_answers=[1200, 600, 600, 1200])
+    return Sweep(joint.keys, rows)
 
 
 def test_a_row_a_point_with_intervals_and_the_files(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,6 +54,20 @@ def test_one_number_that_varies_is_drawn(tmp_path: Path) -> None:
     words = "".join(ElementTree.parse(svg).getroot().itertext())
     assert words.count("spec.gamma") == 3
     assert "n = 50 prompts a point" in words
+
+
+def test_drafts_are_shown_and_drawn_by_layers_and_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = draw_sweep(drafts(), tmp_path)
+    assert [file.name for file in files] == ["draft_depth.png", "draft_depth.svg"]
+    words = " ".join(ElementTree.parse(files[1]).getroot().itertext())
+    assert words.count("answers distilled on") == 3
+    assert "1 layer" in words
+    assert "2 layers" in words
+    print_sweep(drafts(), [])
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "1,200" in printed
+    assert "link" in printed
 
 
 def test_what_is_no_number_is_not_drawn(tmp_path: Path) -> None:

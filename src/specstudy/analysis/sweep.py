@@ -3,39 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.join import Tables, frame_of, prompt_frame, settings_measured
+from specstudy.analysis.correlations import median_within_prompt
+from specstudy.analysis.join import Tables, decoded_tokens, frame_of, prompt_frame, settings_measured
 from specstudy.analysis.means import mean
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, SETTING_KEYS, setting_suffixes
+from specstudy.analysis.version_effects import unaltered_only
 from specstudy.tables.differences import flatten
 
+ENTROPY_LINK = "entropy_link"
+DRAFT_COLUMNS = ("draft_n_layers", "draft_n_training_answers", "draft_n_training_tokens")
 SWEEP_MEASURES = (ENTROPY_MEASURE, *ACCEPTANCE_MEASURES, "speedup")
 _FOLLOWS = {"spec.temperature": "decode.temperature", "spec.top_p": "decode.top_p"}
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """A finished run: its nested configuration, the name of its directory, its tables."""
+    """A finished run: its nested configuration, the name of its directory, its tables; `distillation` says how its
+    draft was made (`DRAFT_COLUMNS`, as far as known)."""
 
     config: Mapping[str, object]
     run: str
     tables: Tables
     settings: AnalysisSettings
+    distillation: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Sweep:
     """`rows`: a row a point (a row a setting where a point has several), with the varying keys, `run`, `n_prompts`,
     `n_errors`, and for each measure its mean over prompts and the ends of its interval (`alpha`, `alpha_low`,
-    `alpha_high`). `keys`: the dotted keys that vary, in the order of the configuration."""
+    `alpha_high`), the median over prompts of the Spearman correlation of draft entropy with expected acceptance inside
+    a prompt (`entropy_link`), and what is known of how the draft was distilled (`DRAFT_COLUMNS`, NaN where nothing is).
+    `keys`: the dotted keys that vary, in the order of the configuration."""
 
     keys: list[str]
     rows: pd.DataFrame
+
+    @property
+    def draft_amount(self) -> str | None:
+        """What says how long drafts were trained, known at every point: tokens, else answers. None unless several
+        drafts are compared."""
+        amounts = DRAFT_COLUMNS[2], DRAFT_COLUMNS[1]
+        if "models.draft" not in self.keys or self.rows[DRAFT_COLUMNS[0]].isna().any():
+            return None
+        return next((name for name in amounts if self.rows[name].notna().all()), None)
 
     @property
     def numeric_key(self) -> str | None:
@@ -52,8 +69,8 @@ def sweep(points: Sequence[SweepPoint]) -> Sweep:
     rows = [row for point in points for row in _rows(point)]
     keys = varying_keys([row.values for row in rows])
     frame = pd.DataFrame([{**{key: row.values.get(key) for key in keys}, **row.measured} for row in rows])
-    estimates = [name + end for name in SWEEP_MEASURES for end in ("", "_low", "_high")]
-    return Sweep(keys, frame.astype(dict.fromkeys(estimates, np.float64)))
+    estimates = [name + end for name in (*SWEEP_MEASURES, ENTROPY_LINK) for end in ("", "_low", "_high")]
+    return Sweep(keys, frame.astype(dict.fromkeys([*estimates, *DRAFT_COLUMNS], np.float64)))
 
 
 def varying_keys(flat: Sequence[Mapping[str, object]]) -> list[str]:
@@ -77,9 +94,12 @@ def _rows(point: SweepPoint) -> list[_Row]:
     flat = flatten(point.config)
     values = {key: _plain(value) for key, value in flat.items()}
     listed = _listed_keys(flat)
-    prompts = prompt_frame(point.tables)
-    suffixes = setting_suffixes(settings_measured(point.tables))
+    tables = unaltered_only(point.tables)
+    prompts = prompt_frame(tables)
+    suffixes = setting_suffixes(settings_measured(tables))
     about_run = {"run": point.run, "n_prompts": len(prompts), "n_errors": len(frame_of(point.tables, "errors"))}
+    about_run |= {name: point.distillation.get(name.removeprefix("draft_")) for name in DRAFT_COLUMNS}
+    about_run |= _entropy_link(tables, point.settings)
     rows = [
         _Row(
             values | {f"spec.{key}": getattr(setting, key) for key in listed},
@@ -98,6 +118,15 @@ def _means(prompts: pd.DataFrame, suffix: str, settings: AnalysisSettings) -> di
         estimate = mean(column, settings)
         means |= {measure: estimate.value, f"{measure}_low": estimate.low, f"{measure}_high": estimate.high}
     return means
+
+
+def _entropy_link(tables: Tables, settings: AnalysisSettings) -> dict[str, object]:
+    """On the verifier's own answers, nothing censored."""
+    tokens = decoded_tokens(tables)
+    codes = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
+    x, y = (tokens[name].to_numpy(dtype=np.float64) for name in ("draft_entropy_bits", "expected_accept"))
+    link = median_within_prompt(x, y, codes, "spearman", settings)
+    return {ENTROPY_LINK: link.value, f"{ENTROPY_LINK}_low": link.low, f"{ENTROPY_LINK}_high": link.high}
 
 
 def _listed_keys(flat: Mapping[str, object]) -> set[str]:

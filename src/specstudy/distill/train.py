@@ -136,7 +136,8 @@ class Trainer:
     """Training that can be interrupted: `run` goes on from the checkpoint if there is one.
 
     `read` gives the training examples at the start of every pass, so that training may begin while sampling goes on;
-    `tokens_by_pass` says how many answer tokens each pass had.
+    `tokens_by_pass` says how many answer tokens each pass had, `n_trained_tokens` on how many it was trained so far
+    (the last pass need not be whole; None where an older checkpoint did not count).
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class Trainer:
         self.peaks = [group["lr"] for o in self.optimizers for group in o.param_groups]
         self.step = 0
         self.tokens_by_pass: list[int] = []
+        self.n_trained_tokens: int | None = 0
         self._resume()
 
     def run(self, report: Callable[[int, float], None], save_every: int = 100) -> None:
@@ -184,6 +186,8 @@ class Trainer:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         self.step += 1
+        if self.n_trained_tokens is not None:
+            self.n_trained_tokens += len(batch.wanted)
         return float(loss.detach())
 
     def _save(self) -> None:
@@ -192,6 +196,7 @@ class Trainer:
             "positions": self.positions,
             "step": self.step,
             "tokens_by_pass": self.tokens_by_pass,
+            "n_trained_tokens": self.n_trained_tokens,
             "student": {n: p.detach() for n, p in self.student.named_parameters() if p.requires_grad},
             "optimizers": [o.state_dict() for o in self.optimizers],
         }
@@ -208,6 +213,7 @@ class Trainer:
         if state["layers"] != list(self.plan.layers) or not torch.equal(state["positions"], self.positions):
             return
         self.step, self.tokens_by_pass = state["step"], state["tokens_by_pass"]
+        self.n_trained_tokens = state.get("n_trained_tokens")
         self.student.load_state_dict(state["student"], strict=False)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)

@@ -65,6 +65,20 @@ def read_card(directory: Path) -> Card:
         raise UserError(f"models.draft={directory}: {CARD} is damaged ({error!r}); fetch it again") from error
 
 
+def distillation(directory: Path) -> dict[str, int | None]:
+    """Layers of the draft in `directory`, the answers that it was trained on (steps times answers a step) and their
+    tokens; None for what its card does not say."""
+    n_layers = read_card(directory).n_layers
+    card = json.loads((directory / CARD).read_text(encoding="utf-8"))
+    plan = card.get("training") or {}
+    steps, size = plan.get("steps"), plan.get("examples_per_step")
+    return {
+        "n_layers": n_layers,
+        "n_training_answers": steps * size if steps and size else None,
+        "n_training_tokens": card.get("n_trained_tokens"),
+    }
+
+
 def checked_card(directory: Path, verifier_fingerprint: str) -> Card:
     """The card of a draft that was cut from this verifier. Raises UserError if it is damaged or another verifier's."""
     card = read_card(directory)

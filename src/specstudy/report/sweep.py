@@ -11,12 +11,14 @@ from matplotlib.figure import Figure
 from rich.text import Text
 
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, label
-from specstudy.analysis.sweep import Sweep
+from specstudy.analysis.sweep import ENTROPY_LINK, Sweep
 from specstudy.report.console import report_console, report_table
 from specstudy.report.style import (
     BLUE,
     GREEN,
     INK,
+    ORANGE,
+    PINK,
     VERMILLION,
     figure_style,
     interval,
@@ -41,13 +43,19 @@ def print_sweep(sweep: Sweep, files: list[Path]) -> None:
     table = report_table("The sweep")
     for key in sweep.keys:
         table.add_column(Text(key), overflow="fold", min_width=min(len(key), 12))
+    if sweep.draft_amount:
+        table.add_column("layers", justify="right")
+        table.add_column(_AMOUNTS[sweep.draft_amount].replace(" ", "\n", 1), justify="right")
     table.add_column("n", justify="right", min_width=2)
-    for words in _SHOWN.values():
+    shown = _SHOWN | ({ENTROPY_LINK: "entropy\nlink"} if sweep.draft_amount else {})
+    for words in shown.values():
         table.add_column(words, justify="right", no_wrap=True)
     for _, row in sweep.rows.iterrows():
         failed = f"\n({row['n_errors']})" if row["n_errors"] else ""
-        keys = (_key_cell(row[key]) for key in sweep.keys)
-        table.add_row(*keys, f"{row['n_prompts']}{failed}", *(_measure_cell(row, measure) for measure in _SHOWN))
+        keys = [_key_cell(row[key]) for key in sweep.keys]
+        if sweep.draft_amount:
+            keys += [Text(f"{row[name]:,.0f}") for name in ("draft_n_layers", sweep.draft_amount)]
+        table.add_row(*keys, f"{row['n_prompts']}{failed}", *(_measure_cell(row, measure) for measure in shown))
     console = report_console()
     console.print()
     console.print(table)
@@ -67,12 +75,16 @@ def _measure_cell(row: pd.Series, measure: str) -> Text:
 
 
 def draw_sweep(sweep: Sweep, directory: Path) -> list[Path]:
-    """Entropy, acceptance and speedup against the one numeric setting that varies, as PNG and SVG; else nothing."""
-    key = sweep.numeric_key
-    if key is None:
+    """Entropy, acceptance and speedup against the one numeric setting that varies, or acceptance, speedup and the
+    entropy link against how drafts were distilled, as PNG and SVG; else nothing."""
+    key, amount = sweep.numeric_key, sweep.draft_amount
+    if key is None and amount is None:
         return []
     with figure_style():
-        return save(_figure(sweep.rows.sort_values(key), key), directory, "sweep")
+        if key is not None:
+            return save(_figure(sweep.rows.sort_values(key), key), directory, "sweep")
+        assert amount is not None
+        return save(_draft_figure(sweep.rows.sort_values(amount), amount), directory, "draft_depth")
 
 
 def _figure(rows: pd.DataFrame, key: str) -> Figure:
@@ -94,6 +106,36 @@ def _figure(rows: pd.DataFrame, key: str) -> Figure:
     sizes = dict.fromkeys([rows["n_prompts"].min(), rows["n_prompts"].max()])
     entropy.set_title(f"n = {' to '.join(map(str, sizes))} prompts a point; bars: intervals over prompts")
     figure.legend(*acceptance.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+_DRAFT_PANELS = {
+    "alpha_expected": "expected alpha",
+    "speedup": "speedup (verifier alone = 1)",
+    ENTROPY_LINK: "draft entropy and expected acceptance,\nSpearman within a prompt (median)",
+}
+_AMOUNTS = {"draft_n_training_tokens": "tokens distilled on", "draft_n_training_answers": "answers distilled on"}
+_LAYER_LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (ORANGE, "^"), (PINK, "v"))
+
+
+def _draft_figure(rows: pd.DataFrame, amount: str) -> Figure:
+    """A line a number of layers."""
+    figure = new_figure(10, 3.7)
+    panels = figure.subplots(1, len(_DRAFT_PANELS))
+    layers = sorted(rows["draft_n_layers"].unique())
+    for axes, (measure, words) in zip(panels, _DRAFT_PANELS.items(), strict=True):
+        for place, n_layers in enumerate(layers):
+            own = rows[rows["draft_n_layers"] == n_layers]
+            color, marker = _LAYER_LOOKS[place % len(_LAYER_LOOKS)]
+            named = f"{n_layers:g} layer" + ("" if n_layers == 1 else "s")
+            axes.plot(own[amount], own[measure], color=color, marker=marker, markersize=5, linewidth=1.4, label=named)
+            axes.vlines(own[amount], own[f"{measure}_low"], own[f"{measure}_high"], color=color, linewidth=1.6)
+        axes.set(xscale="log", xlabel=_AMOUNTS[amount], ylabel=words)
+    panels[1].axhline(1, color=INK, linewidth=0.9, linestyle="--")
+    panels[2].axhline(0, color=INK, linewidth=0.9, linestyle="--")
+    n = int(rows["n_prompts"].max())
+    panels[0].set_title(f"n = {n} prompts a point; bars: intervals over prompts")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(layers))
     return figure
 
 
