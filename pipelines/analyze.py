@@ -42,7 +42,13 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     if result.routing:
         for name in ROUTING_TABLES:
             publish_table(run_dir, name, to_table(name, getattr(result.routing, name)))
-    publish_table(run_dir, "version_effects", to_table("version_effects", result.version_effects))
+    told = result.interventions
+    for name, rows in (
+        ("version_effects", told.effects),
+        ("arrow_verdicts", told.arrows),
+        ("version_models", told.models),
+    ):
+        publish_table(run_dir, name, to_table(name, rows))
     draw(opened, result)
     shown = unaltered_only(tables)
     manifest.update(run_dir, "claims", {"sha256_when_answered": declarations_sha256()})

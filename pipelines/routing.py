@@ -24,7 +24,7 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
     from specstudy.seeds import uniforms
 
     seed_id, repetition = unit.prompt.seed_id, unit.repetition or 0
-    with altered(pair, unit.rendered):
+    with altered(pair, unit.rendered, config.seed):
         # The random numbers of the other stages, so that these are the texts that those have measured.
         if unit.setting is None:
             settings = generation_settings(decode_settings(pair, config), unit.prompt)

@@ -98,7 +98,7 @@ def _check_altered(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedP
         has_content = not all(position.is_structural for position in prompt.positions)
         if version is None or not version.alters_the_models or version.name in found or not has_content:
             continue
-        how = _speculation(pair, config, config.spec.primary)
+        how = speculation_settings(pair, config, config.spec.primary)
         how = replace(how, generation=generation_settings(how.generation, prompt.prompt))
         with altered(pair, prompt, config.seed):
             outcome = run_self_check(

@@ -40,7 +40,9 @@ class SpeculationRow(PromptRow):
     proposer: str = column("who drafts")
     stop: str = column("rule that ends a draft early")
     stop_threshold: float | None = column("the rule's threshold; null where stop is none")
-    temperature: float = column("sampling temperature of both models")
+    temperature: float = column(
+        "sampling temperature of the verifier, and of the draft unless prompt_versions says more"
+    )
     top_p: float = column("nucleus of both models")
     gamma: int = column("tokens proposed in a full round")
     repetition: int = column("repetition of the same generation with another seed, from 0")
@@ -464,6 +466,12 @@ class PromptVersion(PromptRow):
     kind: str = column("how it was altered")
     dose: int = column("how much, from 1; 0 where there is no more or less")
     control_id: str | None = column("prompt_id of the version it is compared with; null for the unaltered one")
+    hidden: str | None = column("position hidden from later queries: first, boundary or random; null if none is")
+    hidden_from_both: bool | None = column("hidden from the draft as well as the verifier; null if none is hidden")
+    temperature: float | None = column("sampling temperature imposed on the verifier; null for the study's own")
+    draft_temperature: float | None = column(
+        "the draft's where it does not follow; null where it samples as the verifier"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -576,6 +584,47 @@ class RoutingCost(SettingRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowVerdict:
+    """An arrow of the chain, asked of one kind of alteration at its largest dose."""
+
+    arrow: str = column("attention to entropy, entropy to acceptance or attention to acceptance")
+    kind: str = column("how the prompts, or the models that read them, were altered")
+    dose: int = column("how much, from 1; 0 where there is no more or less")
+    moved: str | None = column("measure at the arrow's beginning; null where a position was hidden from attention")
+    moved_difference: float | None = column("mean of version minus control")
+    moved_ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")
+    moved_ci_high: float | None = column("upper end of its bootstrap interval (by original prompt)")
+    watched: str = column("measure at the arrow's end")
+    n: int = column("original prompts with both values of it")
+    watched_difference: float | None = column("mean of version minus control")
+    watched_ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")
+    watched_ci_high: float | None = column("upper end of its bootstrap interval (by original prompt)")
+    p_adjusted: float | None = column("paired t-test of it, Holm within the measure")
+    control_difference: float | None = column("mean of control minus the control's own control")
+    control_ci_low: float | None = column("lower end of its interval")
+    control_ci_high: float | None = column("upper end of its interval")
+    reading: str = column("as_claimed, other_way, not_shown (to follow), not_moved (at the beginning), not_measured")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionModel:
+    """A mixed model over versions: one measure on another, with a random intercept for each original prompt."""
+
+    kinds: str = column("kind of version it is about, beside the unaltered ones; all for every version together")
+    x: str = column("predictor, centred within versions that share a control")
+    y: str = column("outcome")
+    n: int = column("versions behind it")
+    n_prompts: int = column("original prompts behind it")
+    slope: float | None = column("change of the outcome per unit of the predictor, within prompts")
+    ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")
+    ci_high: float | None = column("upper end of its bootstrap interval (by original prompt)")
+    p_value: float | None = column("two-sided p, from the same bootstrap")
+    between_prompts_sd: float | None = column("standard deviation of the random intercept; null if it was not found")
+    residual_sd: float | None = column("standard deviation of the rest; null if it was not found")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRow:
     """A prompt that failed in a stage."""
 
@@ -611,6 +660,8 @@ TABLES: dict[str, type] = {
     "sink_answers": SinkAnswer,
     "prompt_versions": PromptVersion,
     "version_effects": VersionEffect,
+    "arrow_verdicts": ArrowVerdict,
+    "version_models": VersionModel,
     "routing_tokens": RoutingToken,
     "routing_layers": RoutingLayer,
     "routing_windows": RoutingWindow,
@@ -630,12 +681,21 @@ SINK_TABLES = (
     "sink_answers",
 )
 ROUTING_TABLES = ("routing_windows", "routing_measures", "routing_costs")
+VERSION_TABLES = ("version_effects", "arrow_verdicts", "version_models")
 STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
     "decode": ("decode_tokens", "decode_runs", "decode_attention"),
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
     "routing": ("routing_tokens", "routing_layers"),
-    "analyze": ("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims", *SINK_TABLES),
+    "analyze": (
+        "correlations",
+        "setting_measures",
+        "setting_differences",
+        "entropy_bound",
+        "claims",
+        *SINK_TABLES,
+        *VERSION_TABLES,
+    ),
 }
 
 TIMING_COLUMNS = frozenset(

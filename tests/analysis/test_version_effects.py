@@ -7,6 +7,7 @@ import pytest
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.version_effects import MEASURES, PER_DOSE, unaltered_only, version_effects, version_frame
 from specstudy.records import VersionEffect
+from specstudy.setting import STUDY_SETTING
 
 SETTINGS = AnalysisSettings(bootstrap_samples=500)
 ORIGINALS = ("a", "b", "c", "d")
@@ -64,6 +65,16 @@ def test_a_prompt_that_failed_leaves_the_pair_and_not_the_others() -> None:
     assert found[PER_DOSE].n == 3
 
 
+def test_a_control_that_is_the_same_at_every_dose_has_no_change_per_dose() -> None:
+    table = versions()
+    moved = table.assign(control_id=np.where(table["kind"] == "irrelevant", table["original_id"] + "~related1", None))
+    moved.loc[moved["kind"] == "related", "control_id"] = moved["original_id"]
+    found = effects(measured(table), moved)
+    assert found[1].control_difference == found[2].control_difference == pytest.approx(0.5)
+    assert found[PER_DOSE].difference is not None
+    assert found[PER_DOSE].control_difference is None
+
+
 def test_one_dose_has_no_slope_and_few_prompts_no_interval() -> None:
     table = versions(doses=(1,))
     table = table[table["original_id"].isin(["a", "b"])]
@@ -96,6 +107,7 @@ def test_a_measure_that_was_not_taken_is_null_with_a_reason() -> None:
 
 def test_what_is_measured_of_a_version() -> None:
     tables = {
+        "prompt_versions": pd.DataFrame({"prompt_id": ["a", "hot"], "temperature": [np.nan, 1.3]}),
         "prefill_prompts": pd.DataFrame(
             {"prompt_id": ["a"], **{name: [float(i)] for i, name in enumerate(MEASURES[:4])}}
         ),
@@ -105,18 +117,25 @@ def test_what_is_measured_of_a_version() -> None:
         ),
         "spec_runs": pd.DataFrame(
             {
-                "prompt_id": ["a", "a"],
-                "gamma": [4, 8],
-                "alpha": [0.5, 0.9],
-                "alpha_expected": [0.6, 0.9],
-                "tokens_per_round": [2.0, 9.0],
+                "prompt_id": ["a", "a", "a", "a", "hot"],
+                "proposer": "model",
+                "stop": ["none", "none", "entropy", "none", "none"],
+                "stop_threshold": [np.nan, np.nan, 0.5, np.nan, np.nan],
+                "temperature": [0.7, 0.7, 0.7, 1.3, 1.3],
+                "top_p": 0.9,
+                "gamma": [4, 8, 4, 4, 4],
+                "alpha": [0.5, 0.9, 0.9, 0.9, 0.4],
+                "alpha_expected": [0.6, 0.9, 0.9, 0.9, 0.3],
+                "tokens_per_round": [2.0, 9.0, 9.0, 9.0, 1.5],
             }
         ),
     }
-    frame = version_frame(tables, 4)
+    frame = version_frame(tables, STUDY_SETTING)
     assert list(frame.columns) == list(MEASURES)
     assert frame.loc["a", "mean_entropy_bits"] == 1.5
     assert frame.loc["a", "alpha"] == 0.5
+    assert frame.loc["hot", "alpha"] == 0.4, "a version that imposes a temperature is measured at it"
+    assert version_frame(tables, None)["alpha"].isna().all()
     assert frame.loc["b", "mean_expected_accept"] == pytest.approx(0.3)
     assert np.isnan(frame.loc["b", "alpha"])
     assert np.isnan(frame.loc["a", "mean_sampling_entropy_bits"])

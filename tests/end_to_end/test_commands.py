@@ -29,7 +29,15 @@ pytestmark = pytest.mark.timeout(900)
 
 # Not drawn for two prompts at one setting.
 SEVERAL_SETTINGS = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
-NEEDS_MORE = {"reliability", "context_matrix", "rule_differences", "acceptance_by_sampling", *SEVERAL_SETTINGS}
+OF_VERSIONS = {"version_effects", "version_pairs", "imposed_entropy"}
+NEEDS_MORE = {
+    *OF_VERSIONS,
+    "reliability",
+    "context_matrix",
+    "rule_differences",
+    "acceptance_by_sampling",
+    *SEVERAL_SETTINGS,
+}
 
 
 def test_the_study_leaves_tables_figures_and_a_report(study_run: Run, study_output: str) -> None:

@@ -10,9 +10,11 @@ import pytest
 from matplotlib import _pylab_helpers
 from synthetic import Plan, make_tables
 from synthetic_routing import with_routing
+from synthetic_versions import version_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
+from specstudy.analysis.version_effects import unaltered_only
 from specstudy.report import figures
 from specstudy.report.figures import CAPTIONS, DRAWERS, draw_all
 from specstudy.report.figures.trace import typical_prompt
@@ -30,9 +32,13 @@ def _no_warning_passes():
         yield
 
 
-def drawn(plan, directory, routed=False):
-    tables = with_routing(make_tables(plan)) if routed else make_tables(plan)
-    return draw_all(analyze(tables, FAST), tables, directory)
+OF_VERSIONS = {"version_effects", "version_pairs", "imposed_entropy"}
+
+
+def drawn(plan, directory, routed=False, versions=None):
+    tables = version_tables(versions, {}, plan) if versions else make_tables(plan)
+    tables = with_routing(tables) if routed else tables
+    return draw_all(analyze(tables, FAST), unaltered_only(tables), directory)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,8 @@ def every_figure(tmp_path_factory):
     fixed = Setting(4, "model", "none", 0.7, 0.9)
     stopped = replace(fixed, stop="bound", stop_threshold=0.4)
     settings = (fixed, replace(fixed, gamma=2), stopped, replace(fixed, temperature=0.0))
-    return drawn(replace(SMALL, settings=settings), tmp_path_factory.mktemp("figures"), routed=True)
+    directory = tmp_path_factory.mktemp("figures")
+    return drawn(replace(SMALL, settings=settings), directory, routed=True, versions="temperatures")
 
 
 def test_every_figure_is_drawn_as_png_and_svg(every_figure):
@@ -57,7 +64,24 @@ def test_what_compares_settings_needs_several(tmp_path):
     names = {path.stem for path in drawn(SMALL, tmp_path)}
     by_gamma = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
     routing = {"distinct_experts", "bytes_and_clock"}
-    assert names == set(DRAWERS) - by_gamma - routing - {"rule_differences", "acceptance_by_sampling"}
+    assert names == set(DRAWERS) - by_gamma - routing - OF_VERSIONS - {"rule_differences", "acceptance_by_sampling"}
+
+
+@pytest.mark.parametrize("versions", ["poisoned", "hidden"])
+def test_versions_are_drawn_beside_their_controls(versions, tmp_path):
+    names = {path.stem for path in drawn(SMALL, tmp_path, versions=versions)}
+    assert names & OF_VERSIONS == {"version_effects", "version_pairs"}
+    words = " ".join(ElementTree.parse(tmp_path / "version_effects.svg").getroot().itertext())
+    assert "n = 15 prompts" in words
+    assert ("contradictions added, dose 2" in words) == (versions == "poisoned")
+    assert ("position 0 hidden from the verifier" in words) == (versions == "hidden")
+    assert ("soft context health" in words) == (versions == "poisoned"), "a hidden position changes no prefill"
+
+
+def test_versions_that_were_not_measured_are_not_drawn(tmp_path):
+    tables = version_tables("temperatures", {}, replace(SMALL, n_per_category=1))
+    told = {"prompt_versions": tables["prompt_versions"]}
+    assert draw_all(analyze(told, FAST), {}, tmp_path) == []
 
 
 def test_only_settings_that_differ_in_gamma_alone_are_drawn_against_it(tmp_path):

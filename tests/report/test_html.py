@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from synthetic import CATEGORIES, Plan, make_tables
 from synthetic_routing import with_routing
+from synthetic_versions import version_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
+from specstudy.analysis.version_effects import unaltered_only
 from specstudy.report import html
 from specstudy.report.chapters import CHAPTERS, prompts
 from specstudy.report.figures import DRAWERS, draw_all
@@ -67,9 +69,10 @@ class Page(HTMLParser):
 
 def write(tables, directory: Path, manifest=MANIFEST, figures: bool = False) -> str:
     result = analyze(tables, FAST)
+    shown = unaltered_only(tables)
     if figures:
-        draw_all(result, tables, directory / "figures")
-    html.render(result, tables, manifest, directory / "figures", directory / "report.html")
+        draw_all(result, shown, directory / "figures")
+    html.render(result, shown, manifest, directory / "figures", directory / "report.html")
     return (directory / "report.html").read_text(encoding="utf-8")
 
 
@@ -78,11 +81,13 @@ def nasty_page(tmp_path_factory) -> str:
     fixed = Setting(4, "model", "none", 0.7, 0.9)
     others = {"gamma": 2}, {"stop": "entropy", "stop_threshold": 0.2}, {"temperature": 1.0}
     settings = (fixed, *(replace(fixed, **changes) for changes in others))
-    tables = with_routing(make_tables(Plan(n_per_category=2, n_answer_tokens=24, settings=settings)))
+    plan = Plan(n_per_category=2, n_answer_tokens=24, settings=settings)
+    tables = with_routing(version_tables("temperatures", {}, plan))
     for name in ("decode_tokens", "spec_tokens", "prefill_tokens"):
         tables[name].loc[tables[name]["token_id"] == 3, "token"] = NASTY
     for frame in tables.values():
-        frame.loc[frame["prompt_id"] == "code-01", "prompt_id"] = f"code'\"-{NASTY}"
+        for column in {"prompt_id", "control_id"}.intersection(frame):
+            frame.loc[frame[column] == "code-01~unaltered", column] = f"code'\"-{NASTY}"
         if "category" in frame:
             frame.loc[frame["category"] == "math", "category"] = f"math {NASTY}"
     return write(tables, tmp_path_factory.mktemp("report"), figures=True)

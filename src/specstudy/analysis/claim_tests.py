@@ -15,6 +15,7 @@ from specstudy.analysis.declarations import Declaration
 from specstudy.analysis.means import difference, mean, row_mean
 from specstudy.analysis.measures import phrase
 from specstudy.analysis.verdicts import Finding, not_run
+from specstudy.analysis.version_effects import differences
 from specstudy.setting import Setting
 
 
@@ -22,7 +23,8 @@ from specstudy.setting import Setting
 class Evidence:
     """What the tests may look at. `suffixes`: what each setting's measures carry after their names.
 
-    `prompts`: a row a prompt. `decoded`, `tested`: a row a token, the latter of the primary setting.
+    `prompts`: a row a prompt. `decoded`, `tested`: a row a token, the latter of the primary setting. `versions`: a row
+    a version of a prompt (`Interventions.versions`).
     """
 
     prompts: pd.DataFrame
@@ -31,6 +33,7 @@ class Evidence:
     suffixes: Mapping[Setting, str]
     primary: Setting | None
     settings: AnalysisSettings
+    versions: pd.DataFrame
 
     def measure(self, name: str) -> str:
         """The column of a measure: as it is, or of the primary setting."""
@@ -135,6 +138,23 @@ def _extremes(key: str, measure: str, evidence: Evidence) -> tuple[Floats, tuple
     return pd.concat(columns, axis=1).mean(axis=1).to_numpy(dtype=np.float64), (low, high)
 
 
+def _version(claim: Declaration, evidence: Evidence) -> Finding:
+    test, versions = claim.test, evidence.versions
+    rows = versions[versions["kind"].isin(test["versions"])]
+    rows = rows[(rows["dose"] == rows.groupby("kind")["dose"].transform("max")).to_numpy(dtype=bool)]
+    if rows.empty:
+        return not_run(f"no such versions of prompts were run; experiment={test['experiment']} runs them")
+    values, control_of = versions[test["measure"]], versions["control_id"]
+    own = differences(rows, values, rows.index, rows["control_id"], columns="kind").mean(axis=1, skipna=False)
+    of_control = differences(rows, values, rows["control_id"], rows["control_id"].map(control_of), columns="kind")
+    estimate = mean(own.to_numpy(dtype=np.float64), evidence.settings, claim.reference)
+    words = f"Mean change of {phrase(test['measure'])} by {', '.join(test['versions']).replace('_', ' ')}"
+    if of_control.notna().to_numpy().any():
+        moved = float(of_control.mean(axis=1).mean())
+        words += f" beyond what the control does ({moved:.2f})"
+    return Finding(estimate, estimate.n, words)
+
+
 TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "correlation": _correlation,
     "mean": _mean,
@@ -142,4 +162,5 @@ TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "ordering": _ordering,
     "token_mean": _token_mean,
     "paired": _paired,
+    "version": _version,
 }

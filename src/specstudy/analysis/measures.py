@@ -51,6 +51,8 @@ _LABELS = {
     "speedup_over_theory_time": "measured speedup over theory with alpha and c from step times",
     "speedup_over_theory_full": "measured speedup over theory with alpha and every measured cost",
     "speedup_over_theory_acceptance_rate": "measured speedup over theory fed accepted / proposed",
+    "mean_sampling_entropy_bits": "mean entropy of the distribution sampled from (bits)",
+    "mean_expected_accept": "expected acceptance on the verifier's own text",
     "mean_entropy_bits": "mean entropy of the answer (bits)",
     "acceptance_rate": "acceptance rate (accepted / proposed)",
     "alpha": "alpha (accepted / tested)",

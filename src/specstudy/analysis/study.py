@@ -15,6 +15,7 @@ from specstudy.analysis.claims import answer_claims
 from specstudy.analysis.correlations import all_correlations
 from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.entropy_bound import entropy_bounds
+from specstudy.analysis.interventions import Interventions, analyze_interventions
 from specstudy.analysis.join import Tables, decoded_tokens, prompt_frame, settings_measured, tested_tokens
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
@@ -31,8 +32,8 @@ from specstudy.analysis.reliability import reliabilities
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.analysis.setting_comparison import SettingComparison, compare_settings
 from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
-from specstudy.analysis.version_effects import unaltered_only, version_effects, version_frame
-from specstudy.records import Claim, Correlation, EntropyBound, VersionEffect
+from specstudy.analysis.version_effects import unaltered_only
+from specstudy.records import Claim, Correlation, EntropyBound
 from specstudy.setting import Setting
 
 
@@ -44,9 +45,8 @@ class AnalysisResult:
     `by_category`: mean of each measure by category and over all. `reliability`: split halves.
     `sinks`: where attention gathers, and context health in its light.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the settings of
-    the run side by side. `entropy_bounds`, `version_effects`: rows of the tables of these names; `versions`: what was
-    measured of each version of a prompt. `routing`: None unless the verifier's experts were watched. Everything else
-    speaks of unaltered prompts alone.
+    the run side by side. `entropy_bounds`: rows of the table of this name. `routing`: None unless the verifier's
+    experts were watched. `interventions`: what versions of prompts tell; everything else speaks of unaltered prompts.
     """
 
     settings: AnalysisSettings
@@ -64,8 +64,7 @@ class AnalysisResult:
     sinks: SinkAnalysis
     comparison: SettingComparison
     entropy_bounds: list[EntropyBound]
-    versions: pd.DataFrame
-    version_effects: list[VersionEffect]
+    interventions: Interventions
     routing: RoutingAnalysis | None
 
     @property
@@ -104,12 +103,11 @@ class AnalysisResult:
 
 def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     """Everything the study reports, from its tables (any may be missing)."""
-    versions = version_frame(tables, settings.primary.gamma)
-    effects = version_effects(tables, versions, settings)
-    tables = unaltered_only(tables)
+    with_versions, tables = tables, unaltered_only(tables)
     prompts = prompt_frame(tables)
     suffixes = setting_suffixes(settings_measured(tables))
     primary = primary_setting(list(suffixes), settings.primary)
+    interventions = analyze_interventions(with_versions, primary, settings)
     # Correlations are asked of the primary setting and its other gammas: with every setting that a run compares, the
     # adjustment for their number would hide what each of them shows.
     related = {setting: suffixes[setting] for setting in of_other_gammas(suffixes, primary)} if primary else {}
@@ -124,6 +122,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         suffixes,
         primary,
         settings,
+        interventions.versions,
     )
     return AnalysisResult(
         settings=settings,
@@ -141,8 +140,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         sinks=analyze_sinks(tables, prompts, settings),
         comparison=compare_settings(tables, suffixes, list(related), settings),
         entropy_bounds=entropy_bounds(decoded, settings),
-        versions=versions,
-        version_effects=effects,
+        interventions=interventions,
         routing=analyze_routing(tables, prompts, related, primary, settings),
     )
 

@@ -6,17 +6,18 @@ version is about; and the control with its own, so that what the control itself 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from statsmodels.stats.multitest import multipletests
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers
+from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
 from specstudy.analysis.means import mean
 from specstudy.records import VersionEffect
+from specstudy.setting import Setting
 
 PER_DOSE = 0
 MEASURES = (
@@ -47,13 +48,15 @@ def unaltered_only(tables: Tables) -> Tables:
     }
 
 
-def version_frame(tables: Tables, gamma: int) -> pd.DataFrame:
+def version_frame(tables: Tables, primary: Setting | None) -> pd.DataFrame:
     """A row a prompt version, indexed by prompt_id: `MEASURES`, float64, NaN where a version has none.
 
-    Repetitions, and settings of this gamma, are averaged. `mean_expected_accept` is over the tokens of the verifier's
-    own answer, nothing censored; the speculative measures are at `gamma`.
+    Repetitions are averaged. `mean_expected_accept` is over the tokens of the verifier's own answer, nothing censored;
+    the speculative measures are at the primary setting, but for the temperature, which a version may impose.
     """
     speculation = frame_of(tables, "spec_runs")
+    imposed = frame_of(tables, "prompt_versions").dropna(subset="temperature")["prompt_id"]
+    speculation = _of_setting(speculation, primary, imposed) if primary else speculation[:0]
     tokens = frame_of(tables, "decode_tokens").rename(
         columns={"sampling_entropy_bits": "mean_sampling_entropy_bits", "expected_accept": "mean_expected_accept"}
     )
@@ -61,9 +64,16 @@ def version_frame(tables: Tables, gamma: int) -> pd.DataFrame:
         _means(frame_of(tables, "prefill_prompts"), _PREFILL),
         _means(frame_of(tables, "decode_runs"), ("mean_entropy_bits",)),
         _means(tokens, ("mean_sampling_entropy_bits", "mean_expected_accept")),
-        _means(speculation[(speculation["gamma"] == gamma).to_numpy(dtype=bool)], _SPECULATION),
+        _means(speculation, _SPECULATION),
     ]
     return pd.concat(parts, axis=1)[list(MEASURES)]
+
+
+def _of_setting(runs: pd.DataFrame, setting: Setting, imposed: pd.Series) -> pd.DataFrame:
+    """The rows of this setting; those of the prompts in `imposed` at whatever temperature was imposed on them."""
+    instead = runs["prompt_id"].isin(imposed).to_numpy(dtype=bool)
+    asked = np.where(instead, setting.temperature, numbers(runs["temperature"]))
+    return of_setting(runs.assign(temperature=asked), setting)
 
 
 def _means(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -93,20 +103,25 @@ def _effects_on(
     altered = versions[versions["control_id"].notna().to_numpy(dtype=bool)]
     control_of = altered.set_index("prompt_id")["control_id"]
     for kind, rows in altered.groupby("kind", sort=False):
-        own = _differences(rows, values, rows["prompt_id"], rows["control_id"])
-        control = _differences(rows, values, rows["control_id"], rows["control_id"].map(control_of))
+        own = differences(rows, values, rows["prompt_id"], rows["control_id"])
+        control = differences(rows, values, rows["control_id"], rows["control_id"].map(control_of))
         for dose in own.columns:
             estimates = (mean(numbers(frame[dose]), settings) for frame in (own, control))
             yield _row(str(kind), int(dose), measure, *estimates)
         if own.shape[1] > 1:
-            estimates = (mean(_slopes(frame), settings) for frame in (own, control))
-            yield _row(str(kind), PER_DOSE, measure, *estimates)
+            # A control that is the same at every dose has no dose of its own.
+            has_doses = bool(rows.groupby("original_id")["control_id"].nunique().max() > 1)
+            of_control = mean(_slopes(control), settings) if has_doses else Estimate(0, null_reason="one control")
+            yield _row(str(kind), PER_DOSE, measure, mean(_slopes(own), settings), of_control)
 
 
-def _differences(rows: pd.DataFrame, values: pd.Series, changed: pd.Series, base: pd.Series) -> pd.DataFrame:
-    """A row an original, a column a dose."""
+def differences(
+    rows: pd.DataFrame, values: pd.Series, changed: pd.Series | pd.Index, base: pd.Series, columns: str = "dose"
+) -> pd.DataFrame:
+    """`values` of the prompts `changed` minus those of `base`: a row an original, a column a dose (or what `columns` of
+    `rows` names), NaN where one of the two was not measured."""
     difference = values.reindex(changed).to_numpy(dtype=np.float64) - values.reindex(base).to_numpy(dtype=np.float64)
-    return rows.assign(difference=difference).pivot(index="original_id", columns="dose", values="difference")
+    return rows.assign(difference=difference).pivot(index="original_id", columns=columns, values="difference")
 
 
 def _slopes(differences: pd.DataFrame) -> Floats:
@@ -140,4 +155,4 @@ def _adjusted(rows: list[VersionEffect]) -> list[VersionEffect]:
         return rows
     adjusted = multipletests([row.p_value for row in tested], method="holm")[1]
     p_of = {id(row): float(p) for row, p in zip(tested, adjusted, strict=True)}
-    return [dataclasses.replace(row, p_adjusted=p_of.get(id(row))) for row in rows]
+    return [replace(row, p_adjusted=p_of.get(id(row))) for row in rows]

@@ -47,6 +47,8 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "sink_answers": ("quantity", "measure"),
     "prompt_versions": ("prompt_id",),
     "version_effects": ("measure", "kind", "dose"),
+    "arrow_verdicts": ("arrow", "kind"),
+    "version_models": ("kinds", "x", "y"),
     "routing_tokens": (*_ROUTING, "round", "index", "layer"),
     "routing_layers": (*_ROUTING, "layer"),
     "routing_windows": ("source", "window", "layer"),

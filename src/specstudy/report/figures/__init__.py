@@ -17,6 +17,7 @@ from specstudy.report.figures import (
     context,
     gammas,
     health,
+    interventions,
     routing,
     sampling,
     sinks,
@@ -51,6 +52,9 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "rule_differences": stop_rules.rule_differences,
     "entropy_bound": stop_rules.entropy_bound,
     "acceptance_by_sampling": sampling.acceptance_by_sampling,
+    "version_effects": interventions.version_effects,
+    "version_pairs": interventions.version_pairs,
+    "imposed_entropy": interventions.imposed_entropy,
     "distinct_experts": routing.distinct_experts,
     "bytes_and_clock": routing.bytes_and_clock,
 }
@@ -107,6 +111,13 @@ CAPTIONS: dict[str, str] = {
     "rejected tokens too. The line across is all experts of a layer.",
     "bytes_and_clock": "Left: target efficiency if reading weights were all, with the experts that were used, and by "
     "the clock. Right: by bytes for several sequences verified together, independent of each other; nothing was timed.",
+    "version_effects": "What each kind of alteration changed, prompt by prompt against its control, with the interval "
+    "over prompts; darker is a higher dose. Hollow: what the control itself changed against the unaltered version. An "
+    "effect that only length makes, or that hiding any position makes, would show there.",
+    "version_pairs": "Every original prompt as a line from the control to the version at the largest dose; the heavy "
+    "line is the mean.",
+    "imposed_entropy": "Entropy imposed by the verifier's temperature, and what was accepted of the draft. A thin line "
+    "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
     "speedup_by_gamma": "Measured speedup against four theories. The series fed accepted / proposed into a formula "
     "that means alpha.",
 }

@@ -1,0 +1,45 @@
+"""What happens when one link is moved: versions of prompts against their controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from specstudy.analysis.join import Tables
+from specstudy.analysis.measures import phrase
+from specstudy.analysis.study import AnalysisResult
+from specstudy.analysis.version_effects import MEASURES, PER_DOSE
+from specstudy.report.chapters.chapter import Chapter, Context
+from specstudy.report.intervention_words import arrow_sentences, kind_words
+
+
+def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
+    told = result.interventions
+    if told.versions.empty:
+        return None
+    measured = [name for name in MEASURES if any(r.difference is not None for r in told.effects if r.measure == name)]
+    keys = dict.fromkeys((row.kind, row.dose) for row in told.effects)
+    with_doses = {kind for kind, dose in keys if dose > 1}
+    return {
+        "n_originals": told.versions["original_id"].nunique(),
+        "n_versions": len(told.versions),
+        "arrows": arrow_sentences(told.arrows),
+        "claims": [claim for claim in result.claims if claim.family == "interventions" and claim.verdict != "not_run"],
+        "measures": [phrase(name) for name in measured],
+        "effects": [
+            (
+                _dose_words(dose, kind in with_doses),
+                kind_words(kind),
+                [told.effect(kind, dose, name) for name in measured],
+            )
+            for kind, dose in keys
+        ],
+        "models": [(row, kind_words(row.kinds), phrase(row.x), phrase(row.y)) for row in told.models],
+    }
+
+
+def _dose_words(dose: int, has_doses: bool) -> str:
+    return str(dose) if dose != PER_DOSE else "change per dose" if has_doses else ""
+
+
+CHAPTER = Chapter("interventions", "What happens when one link is moved", context)

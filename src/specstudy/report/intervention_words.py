@@ -1,0 +1,80 @@
+"""What followed when one link was moved, in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from specstudy.analysis.measures import phrase
+from specstudy.records import ArrowVerdict
+from specstudy.report.style import interval, number
+
+KINDS = {
+    "unaltered": "unaltered",
+    "clean": "needed sentences alone",
+    "related": "related sentences added",
+    "irrelevant": "irrelevant sentences added",
+    "contradiction": "contradictions added",
+    "shuffled": "words of needed sentences shuffled",
+    "repeated": "a filler repeated",
+    "unmoved": "other passages behind the needed one",
+    "moved": "the needed passage moved back",
+    "hidden_random": "a random content position hidden from the verifier",
+    "hidden_first": "position 0 hidden from the verifier",
+    "hidden_boundary": "the prompt's last position hidden from the verifier",
+    "hidden_random_from_both": "a random content position hidden from both models",
+    "hidden_first_from_both": "position 0 hidden from both models",
+    "hidden_boundary_from_both": "the prompt's last position hidden from both models",
+    "temperature": "another temperature of both models",
+    "temperature_of_verifier": "another temperature of the verifier alone",
+}
+
+
+def kind_words(kind: str, dose: int = 0) -> str:
+    """A kind of version as the page names it, with its dose."""
+    words = KINDS.get(kind, kind.replace("_", " "))
+    return f"{words}, dose {dose}" if dose else words
+
+
+def arrow_sentences(arrows: Iterable[ArrowVerdict]) -> dict[str, list[str]]:
+    """The sentences about each arrow of the chain, in the order of the rows."""
+    told: dict[str, list[str]] = {}
+    for row in arrows:
+        told.setdefault(row.arrow, []).append(arrow_sentence(row))
+    return told
+
+
+def arrow_sentence(row: ArrowVerdict) -> str:
+    """What moved, what followed by how much, what the control did, and how that agrees with the chain."""
+    words = kind_words(row.kind, row.dose)
+    begun = f"{words[0].upper()}{words[1:]}"
+    watched = phrase(row.watched)
+    followed = f"{watched} {_change(row.watched_difference, row.watched_ci_low, row.watched_ci_high)}"
+    if row.reading == "not_measured":
+        return f"{begun}: not answered, for want of prompts that have {watched}."
+    if row.moved:
+        moved = _change(row.moved_difference, row.moved_ci_low, row.moved_ci_high)
+        if row.reading == "not_moved":
+            return f"{begun}: did not clearly move {phrase(row.moved)} ({moved}), so it tells nothing of this arrow."
+        begun = f"{begun}: moved {phrase(row.moved)} {moved};"
+    else:
+        begun = f"{begun}:"
+    verdicts = {
+        "as_claimed": f"{followed}, as the chain claims",
+        "other_way": f"{followed}, against what the chain claims",
+        "not_shown": f"{watched} was not shown to follow ({_change(*_of_watched(row))})",
+    }
+    control = "" if row.control_difference is None else f"; the control moved it {_change(*_of_control(row))}"
+    return f"{begun} {verdicts[row.reading]}{control} (n = {row.n} prompts)."
+
+
+def _of_watched(row: ArrowVerdict) -> tuple[float | None, float | None, float | None]:
+    return row.watched_difference, row.watched_ci_low, row.watched_ci_high
+
+
+def _of_control(row: ArrowVerdict) -> tuple[float | None, float | None, float | None]:
+    return row.control_difference, row.control_ci_low, row.control_ci_high
+
+
+def _change(value: float | None, low: float | None, high: float | None) -> str:
+    sign = "+" if value is not None and value > 0 else ""
+    return f"by {sign}{number(value)} {interval(low, high)}".rstrip()
