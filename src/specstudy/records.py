@@ -479,7 +479,9 @@ class VersionEffect:
     """What one kind of alteration changes in one measure, paired within the original prompt."""
 
     kind: str = column("how the prompts, or the models that read them, were altered")
-    dose: int = column("how much, from 1; 0: the change per dose, a line through the origin")
+    dose: int = column(
+        "how much, from 1; 0: the change per dose (a line through the origin), or of a kind without doses"
+    )
     measure: str = column("what was measured")
     n: int = column("original prompts with both values")
     difference: float | None = column("mean of version minus control")

@@ -17,7 +17,18 @@ from specstudy.records import Claim
 
 FAST = AnalysisSettings(bootstrap_samples=400)
 KINDS = {
-    *("correlation", "mean", "difference", "ordering", "token_mean", "paired", "logistic", "predictor", "mediation"),
+    *(
+        "correlation",
+        "mean",
+        "difference",
+        "ordering",
+        "token_mean",
+        "paired",
+        "version",
+        "logistic",
+        "predictor",
+        "mediation",
+    ),
     CHAIN,
 }
 

@@ -93,6 +93,18 @@ def test_p_values_are_adjusted_over_the_doses_and_not_for_the_slope() -> None:
     assert found[PER_DOSE].p_adjusted is None
 
 
+def test_kinds_without_doses_are_adjusted_together() -> None:
+    table = versions(doses=(1,))
+    others = table[table["kind"] == "irrelevant"].assign(kind="hidden", dose=0)
+    others["prompt_id"] = others["original_id"] + "~hidden"
+    prompts = pd.concat([measured(table), measured(table).loc[table["kind"].to_numpy() == "irrelevant"]])
+    prompts.index = pd.Index([*table["prompt_id"], *others["prompt_id"]])
+    rows = version_effects({"prompt_versions": pd.concat([table, others])}, prompts, SETTINGS)
+    found = {row.kind: row for row in rows}
+    assert found["hidden"].p_value is not None
+    assert found["hidden"].p_adjusted == pytest.approx(2 * found["hidden"].p_value)
+
+
 def test_a_study_without_versions_has_no_effects() -> None:
     assert version_effects({}, measured(versions()), SETTINGS) == []
 

@@ -13,13 +13,13 @@ from scipy import stats
 from tiny import logits_without_position, uncached_logits
 from tiny_study import tiny_pair
 
-from specstudy.measure import self_check
 from specstudy.measure.altered import altered, generation_settings, hidden_position
 from specstudy.measure.decode import GenerationSettings, generate, measure_decode
 from specstudy.measure.sampling import Warp
 from specstudy.measure.self_check import probability_places, run_self_check
 from specstudy.measure.speculation_records import SpeculationSettings, make_proposer, measure_speculation
 from specstudy.measure.speculative import SpeculativeLoop
+from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.prompts import Prompt, RenderedPrompt, render
 from specstudy.prompts.versions import at_temperatures, with_hidden_positions
@@ -112,21 +112,21 @@ def test_the_self_check_passes_on_the_altered_models(pair: Pair, name: str) -> N
 
 
 def test_the_self_check_sees_an_alteration_that_ends_too_early(pair: Pair) -> None:
-    """Prefill with the position hidden, all later passes without: a fault that leaves the text readable."""
+    """Prefill with the position hidden, the passes after it without: a fault that leaves the text readable."""
     rendered = versions(pair)["hidden_first"]
-    real = self_check.uncached_logits
     how = SpeculationSettings(replace(GREEDY, warp=Warp(0.7, 0.9)), 4, "model", "none", None)
+    real = CachedModel.forward
+
+    def without_the_mask(self: CachedModel, ids: torch.Tensor, keep: int) -> torch.Tensor:
+        hiding = self.model.attention
+        self.model.module.set_attn_implementation("sdpa")
+        try:
+            return real(self, ids, keep)
+        finally:
+            self.model.module.set_attn_implementation(hiding)
+
     with pytest.MonkeyPatch.context() as patched, altered(pair, rendered, 0):
-
-        def without_the_mask(model: LanguageModel, ids: torch.Tensor, keep: int) -> torch.Tensor:
-            hiding = model.module.config._attn_implementation
-            model.module.set_attn_implementation("sdpa")
-            try:
-                return real(model, ids, keep)
-            finally:
-                model.module.set_attn_implementation(hiding)
-
-        patched.setattr(self_check, "uncached_logits", without_the_mask)
+        patched.setattr(CachedModel, "forward", without_the_mask)
         assert not run_self_check(pair, [rendered.token_ids], [how], np.random.default_rng).passed
 
 

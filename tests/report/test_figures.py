@@ -71,7 +71,7 @@ def test_what_compares_settings_needs_several(tmp_path):
 def test_versions_are_drawn_beside_their_controls(versions, tmp_path):
     names = {path.stem for path in drawn(SMALL, tmp_path, versions=versions)}
     assert names & OF_VERSIONS == {"version_effects", "version_pairs"}
-    words = " ".join(ElementTree.parse(tmp_path / "version_effects.svg").getroot().itertext())
+    words = " ".join(" ".join(ElementTree.parse(tmp_path / "version_effects.svg").getroot().itertext()).split())
     assert "n = 15 prompts" in words
     assert ("contradictions added, dose 2" in words) == (versions == "poisoned")
     assert ("position 0 hidden from the verifier" in words) == (versions == "hidden")

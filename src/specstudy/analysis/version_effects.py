@@ -150,7 +150,8 @@ def _row(kind: str, dose: int, measure: str, own: Estimate, control: Estimate) -
 
 def _adjusted(rows: list[VersionEffect]) -> list[VersionEffect]:
     """The same rows with Holm-adjusted p-values; slopes restate the doses and are not counted twice."""
-    tested = [row for row in rows if row.p_value is not None and row.dose != PER_DOSE]
+    with_doses = {row.kind for row in rows if row.dose != PER_DOSE}
+    tested = [row for row in rows if row.p_value is not None and (row.dose != PER_DOSE or row.kind not in with_doses)]
     if not tested:
         return rows
     adjusted = multipletests([row.p_value for row in tested], method="holm")[1]

@@ -35,6 +35,11 @@ _SHOWN = {
     "alpha_expected": "expected\nalpha",
     "speedup": "speedup",
 }
+_SHOWN_OF_DRAFTS = {
+    "alpha_expected": "expected\nalpha",
+    "speedup": "speedup",
+    ENTROPY_LINK: "entropy\nlink",
+}
 _LOOKS = {"acceptance_rate": (BLUE, "o"), "alpha": (VERMILLION, "D"), "alpha_expected": (GREEN, "s")}
 
 
@@ -47,7 +52,7 @@ def print_sweep(sweep: Sweep, files: list[Path]) -> None:
         table.add_column("layers", justify="right")
         table.add_column(_AMOUNTS[sweep.draft_amount].replace(" ", "\n", 1), justify="right")
     table.add_column("n", justify="right", min_width=2)
-    shown = _SHOWN | ({ENTROPY_LINK: "entropy\nlink"} if sweep.draft_amount else {})
+    shown = _SHOWN_OF_DRAFTS if sweep.draft_amount else _SHOWN
     for words in shown.values():
         table.add_column(words, justify="right", no_wrap=True)
     for _, row in sweep.rows.iterrows():
