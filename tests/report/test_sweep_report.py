@@ -68,6 +68,7 @@ def test_drafts_are_shown_and_drawn_by_layers_and_training(tmp_path: Path, capsy
     assert max(map(len, printed.splitlines())) <= 80
     assert "1,200" in printed
     assert "link" in printed
+    assert printed.count("[0.40, 0.60]") == 3 * 3
 
 
 def test_what_is_no_number_is_not_drawn(tmp_path: Path) -> None:

@@ -49,8 +49,7 @@ def print_sweep(sweep: Sweep, files: list[Path]) -> None:
     for key in sweep.keys:
         table.add_column(Text(key), overflow="fold", min_width=min(len(key), 12))
     if sweep.draft_amount:
-        table.add_column("layers", justify="right")
-        table.add_column(_AMOUNTS[sweep.draft_amount].replace(" ", "\n", 1), justify="right")
+        table.add_column(f"layers,\n{sweep.draft_amount.rpartition('_')[2]}", justify="right", no_wrap=True)
     table.add_column("n", justify="right", min_width=2)
     shown = _SHOWN_OF_DRAFTS if sweep.draft_amount else _SHOWN
     for words in shown.values():
@@ -59,7 +58,7 @@ def print_sweep(sweep: Sweep, files: list[Path]) -> None:
         failed = f"\n({row['n_errors']})" if row["n_errors"] else ""
         keys = [_key_cell(row[key]) for key in sweep.keys]
         if sweep.draft_amount:
-            keys += [Text(f"{row[name]:,.0f}") for name in ("draft_n_layers", sweep.draft_amount)]
+            keys.append(Text(f"{row['draft_n_layers']:.0f}\n{row[sweep.draft_amount]:,.0f}"))
         table.add_row(*keys, f"{row['n_prompts']}{failed}", *(_measure_cell(row, measure) for measure in shown))
     console = report_console()
     console.print()
