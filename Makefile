@@ -10,7 +10,11 @@ override READY := .venv/ready
 override RUN := .venv/bin/python
 CHECKED = src pipelines $(wildcard benchmarks)
 TEST_ENVIRONMENT = OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
-COMMANDS = study prefill decode speculate routing analyze figures doctor runs show compare distill bench
+COMMANDS = study prefill decode speculate routing analyze figures doctor runs show compare reproduce distill bench
+
+# The names, never the values, of what the user set on the command line.
+override GIVEN := $(filter-out PYTHON GIVEN,$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
+override NOTE = $(if $(GIVEN),@echo 'note: make $@ takes no overrides; what was given is not used' >&2)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -28,6 +32,7 @@ COMMANDS = study prefill decode speculate routing analyze figures doctor runs sh
 ##make runs                                the runs there are, and how they differ
 ##make show id=factual-01                  one prompt in the terminal
 ##make compare a=RUN b=RUN                 two runs side by side
+##make reproduce run=RUN                  a run once more, and whether it is equal
 ##make doctor models=qwen2.5               device, model files, tokenizers, memory
 ##make distill                             train the shipped draft anew
 ##make bench                               the benchmarks
@@ -38,6 +43,7 @@ COMMANDS = study prefill decode speculate routing analyze figures doctor runs sh
 ##make help                                this list
 
 help:
+	$(NOTE)
 	@echo 'specstudy: does prefill attention predict decode entropy, and that speculative acceptance?'
 	@echo
 	@sed -n 's/^##/  /p' Makefile
@@ -46,6 +52,7 @@ help:
 	@echo 'Any setting can follow a target; `.venv/bin/python pipelines/study.py --help` lists all.'
 
 setup: $(READY)
+	$(NOTE)
 
 $(READY): pyproject.toml constraints.txt pipelines/setup.py
 	@PYTHON='$(PYTHON)'; \
@@ -66,12 +73,15 @@ routing-sim: $(READY)
 	@$(RUN) pipelines/routing_sim.py --from-make
 
 lint: $(READY)
+	$(NOTE)
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy $(CHECKED)
 
 test: lint
+	$(NOTE)
 	@$(TEST_ENVIRONMENT) $(RUN) -m pytest -m 'not long' -n 2
 
 test-long: $(READY)
+	$(NOTE)
 	@$(TEST_ENVIRONMENT) $(RUN) -m pytest -m long --timeout 3600

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import interruption  # first: what follows takes its time
 import makeflags
 
 from specstudy import overrides
@@ -155,8 +156,8 @@ def _exit_code(run: Callable[[], int]) -> int:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
+        print(interruption.MESSAGE, file=sys.stderr)
+        return interruption.INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import entry
-from workflow import Records, Stage, Unit, run
+from stages import Records, Stage, Unit
+from workflow import run
 
 from specstudy.config import StudyConfig
 

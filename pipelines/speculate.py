@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import entry
-from workflow import Records, Stage, Unit, run
+from stages import Records, Stage, Unit
+from workflow import run
 
 from specstudy.config import StudyConfig
 from specstudy.setting import Setting

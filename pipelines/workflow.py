@@ -2,81 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from description import describe_run
+from execution import executor, run_stage
 from progress import Progress
+from stages import Failure, Stage, is_of_the_prompt, shared_parts
 
-from specstudy.config import PROJECT_ROOT, StudyConfig, local_path, to_mapping
+from specstudy.config import StudyConfig, local_path, to_mapping
 from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompts, render, select
 from specstudy.prompts.poisoned import check_contexts, read_contexts
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
-from specstudy.records import ErrorRow, PromptVersion
-from specstudy.setting import Setting
+from specstudy.records import PromptVersion
 from specstudy.tables import manifest
-from specstudy.tables.environment import load_average
-from specstudy.tables.run_directory import consolidate, publish_table, read_table, run_directory, run_path, table_path
-from specstudy.tables.schema import SCHEMA_VERSION, to_records, to_table
-from specstudy.tables.store import PACKAGE, Store, code_hash, result_key
+from specstudy.tables.run_directory import publish_table, read_table, run_directory, run_path, table_path
+from specstudy.tables.schema import to_records, to_table
+from specstudy.tables.store import Store, result_key
 
 if TYPE_CHECKING:
     from specstudy.models.load import Pair
-
-Records = Mapping[str, Sequence[object]]
-
-PIPELINES = Path(__file__).resolve().parent
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A piece of work that is stored as one result."""
-
-    rendered: RenderedPrompt
-    setting: Setting | None = None
-    repetition: int | None = None
-
-    @property
-    def prompt(self) -> Prompt:
-        return self.rendered.prompt
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What a stage measures: its units for a prompt, the settings (those of the unit, no others, so that runs can share
-    results) and the source files that a unit's numbers depend on."""
-
-    name: str
-    units: Callable[[StudyConfig, RenderedPrompt], list[Unit]]
-    settings: Callable[[StudyConfig, Unit], Mapping[str, object]]
-    measure: Callable[[Pair, StudyConfig, Unit], Records]
-    source_files: tuple[str, ...]
-    check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]] | None = None
-
-    @property
-    def code(self) -> str:
-        """Hash of all source that its numbers depend on: these files, and the stage's own, which seeds it."""
-        return code_hash([*map(PACKAGE.joinpath, self.source_files), PIPELINES / f"{self.name}.py"], PROJECT_ROOT)
-
-
-@dataclass
-class Failure:
-    """A prompt that could not be measured."""
-
-    stage: str
-    prompt_id: str
-    error: Exception
-
-    def row(self) -> ErrorRow:
-        message = " ".join(str(self.error).split()) or type(self.error).__name__
-        return ErrorRow(stage=self.stage, prompt_id=self.prompt_id, kind=type(self.error).__name__, message=message)
 
 
 class PromptTooLongError(ValueError):
@@ -84,10 +32,11 @@ class PromptTooLongError(ValueError):
 
 
 def without_result_neutral_settings(config: StudyConfig) -> dict[str, object]:
-    """The configuration less what changes no result: where it is written, how it is shown."""
+    """The configuration less what changes no result: where it is written, who works on it, how it is shown."""
     mapping = to_mapping(config)
     del mapping["output_dir"]
-    del mapping["execution"]["progress"]
+    for name in ("name", "strategy", "address", "workers", "store", "progress"):
+        del mapping["execution"][name]
     return mapping
 
 
@@ -98,8 +47,16 @@ def run_path_of(config: StudyConfig) -> Path:
     )
 
 
-def run(config: StudyConfig, stages: Sequence[Stage], after: Callable[[Path, StudyConfig], None] | None = None) -> int:
-    """Run stages over the configured prompts, then `after` on the finished tables. 0, or 1 if prompts failed."""
+def run(
+    config: StudyConfig,
+    stages: Sequence[Stage],
+    after: Callable[[Path, StudyConfig], None] | None = None,
+    before: Callable[[Path], None] | None = None,
+) -> int:
+    """Run stages over the configured prompts, then `after` on the finished tables. 0, or 1 if prompts failed.
+
+    `before` is called with the run directory when the manifest says with what will be measured.
+    """
     output_dir = local_path(config.output_dir)
     # Whatever can be refused is refused before there is a run directory.
     prompts = chosen_prompts(config)
@@ -114,11 +71,17 @@ def run(config: StudyConfig, stages: Sequence[Stage], after: Callable[[Path, Stu
         manifest.start(run_dir)
         failures: list[Failure] = []
         if load:
-            failures = _measure(config, stages, prompts, load(), run_dir, Store(output_dir / "store"))
+            failures = _measure(config, stages, prompts, load(), run_dir, open_store(config), before)
         if after:
             after(run_dir, config)
         manifest.finish(run_dir)
     return _report_failures(failures, run_dir)
+
+
+def open_store(config: StudyConfig) -> Store:
+    """Where the results are: a directory below output_dir, another one, or a URI."""
+    place = config.execution.store
+    return Store(place if "://" in place else local_path(config.output_dir) / place)
 
 
 def chosen_prompts(config: StudyConfig) -> list[Prompt]:
@@ -177,20 +140,35 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
     return lambda: load_found_pair(found, device, dtype)
 
 
+def _load(find: Callable[[StudyConfig], Callable[[], Pair]], config: StudyConfig) -> Pair:
+    return find(config)()
+
+
 def _measure(
-    config: StudyConfig, stages: Sequence[Stage], prompts: Sequence[Prompt], pair: Pair, run_dir: Path, store: Store
+    config: StudyConfig,
+    stages: Sequence[Stage],
+    prompts: Sequence[Prompt],
+    pair: Pair,
+    run_dir: Path,
+    store: Store,
+    before: Callable[[Path], None] | None,
 ) -> list[Failure]:
     prompts = prompt_versions(config, prompts, pair)
     describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)
     _publish_versions(run_dir, prompts)
+    if before:
+        before(run_dir)
     rendered, failures = _render(prompts, pair, config)
     if rendered:
         notes = Counter(note for prompt in rendered for note in prompt.notes)
         described = {"generation_prompt": rendered[0].generation_prompt, "rendering_notes": dict(sorted(notes.items()))}
         manifest.update(run_dir, "prompts", described)
-    with Progress(config.execution.progress) as progress:
+    with (
+        Progress(config.execution.progress) as progress,
+        executor(config, pair, store, lambda: find_models(config)()) as execute,
+    ):
         for stage in stages:
-            failures += _run_stage(stage, config, pair, rendered, run_dir, store, progress)
+            failures += run_stage(stage, config, pair, rendered, run_dir, store, execute, progress)
     for stage in stages:
         if stage.check and rendered:
             _check(stage, stage.check, config, pair, rendered, run_dir)
@@ -214,60 +192,8 @@ def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple
                 raise ValueError(f"token id {max(shown.token_ids)} has no row in the verifier")
             rendered.append(shown)
         except ValueError as error:
-            failures.append(Failure("render", prompt.prompt_id, error))
+            failures.append(Failure.of("render", prompt.prompt_id, error))
     return rendered, failures
-
-
-def _run_stage(
-    stage: Stage,
-    config: StudyConfig,
-    pair: Pair,
-    rendered: Sequence[RenderedPrompt],
-    run_dir: Path,
-    store: Store,
-    progress: Progress,
-) -> list[Failure]:
-    from specstudy.models.device import empty_cache
-
-    started_s = time.monotonic()
-    units = [unit for prompt in rendered for unit in stage.units(config, prompt)]
-    common = _common_parts(stage, config, pair)
-    results, failures, n_reused = [], [], 0
-    with progress.stage(stage.name, len(units)) as advance:
-        for unit in units:
-            parts = {**common, "settings": dict(stage.settings(config, unit)), **_unit_parts(unit)}
-            key = result_key(parts)
-            stored = store.get(stage.name, key)
-            if stored is None:
-                try:
-                    store.put(stage.name, key, parts, stage.measure(pair, config, unit))
-                    stored = store.get(stage.name, key)
-                except Exception as error:  # sorted at once: a bug is raised again
-                    if not _is_of_the_prompt(error):
-                        raise
-                    # Its frames hold the tensors that the prompt filled the memory with.
-                    failures.append(Failure(stage.name, unit.prompt.prompt_id, error.with_traceback(None)))
-                empty_cache(pair.verifier.device)
-            else:
-                n_reused += 1
-            if stored is not None:
-                results.append(stored)
-            advance(unit.prompt.prompt_id)
-    consolidate(run_dir, stage.name, results)
-    manifest.update(
-        run_dir,
-        "stages",
-        {
-            stage.name: {
-                "n_done": len(results),
-                "n_reused": n_reused,
-                "n_failed": len(failures),
-                "seconds": round(time.monotonic() - started_s, 1),
-                "load_average": load_average(),
-            }
-        },
-    )
-    return failures
 
 
 def _check(
@@ -281,13 +207,13 @@ def _check(
     """Check what a stage measured with, unless exactly this was checked before; a failure is said and marks the run."""
     settings = [dict(stage.settings(config, unit)) for unit in stage.units(config, rendered[0])]
     prompts = [prompt.token_ids for prompt in rendered]
-    key = result_key({**_common_parts(stage, config, pair), "settings": settings, "prompts": prompts})
+    key = result_key({**shared_parts(stage, config, pair), "settings": settings, "prompts": prompts})
     outcome = manifest.read(run_dir).get("self_checks", {}).get(stage.name, {})
     if outcome.get("key") != key:
         try:
             outcome = {"key": key, **check(pair, config, rendered)}
         except Exception as error:  # sorted at once: a bug is raised again
-            if not _is_of_the_prompt(error):
+            if not is_of_the_prompt(error):
                 raise
             outcome = {"passed": False, "error": " ".join(str(error).split())}
         manifest.update(run_dir, "self_checks", {stage.name: outcome})
@@ -297,52 +223,6 @@ def _check(
             f"{run_dir / 'manifest.json'}",
             file=sys.stderr,
         )
-
-
-def _is_of_the_prompt(error: Exception) -> bool:
-    """Whether this may be the fault of one prompt, so that the others go on: NaN, memory, an odd text."""
-    from specstudy.models.device import is_out_of_memory
-
-    return isinstance(error, FloatingPointError | ValueError) or is_out_of_memory(error)
-
-
-def _common_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, object]:
-    """All that can change a stage's numbers, except what differs from unit to unit."""
-    import torch
-    import transformers
-
-    return {
-        "stage": stage.name,
-        "verifier": pair.verifier.fingerprint,
-        "verifier_config": _digest(pair.verifier.module.config.to_dict()),
-        "draft": pair.draft.fingerprint,
-        "draft_config": _digest(pair.draft.module.config.to_dict()),
-        "eos_ids": list(pair.eos_ids),
-        "device": str(pair.verifier.device),
-        "dtype": str(pair.verifier.dtype),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "seed": config.seed,
-        "schema_version": SCHEMA_VERSION,
-        "code": stage.code,
-    }
-
-
-def _digest(settings: dict[str, Any]) -> str:
-    """What a model's configuration says beyond its weights (rope, windows, scaling), as a hash."""
-    told = {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "dtype")}
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _unit_parts(unit: Unit) -> dict[str, object]:
-    return {
-        "prompt": asdict(unit.prompt),
-        "token_ids": unit.rendered.token_ids,
-        "structure": [(p.role, p.structural_role) for p in unit.rendered.positions],
-        "rendered": [unit.rendered.text, *unit.rendered.notes],
-        "repetition": unit.repetition,
-    }
 
 
 def _publish_versions(run_dir: Path, prompts: Sequence[Prompt]) -> None:
@@ -380,7 +260,7 @@ def _report_failures(failures: Sequence[Failure], run_dir: Path) -> int:
         return 0
     first = failures[0]
     print(
-        f"{len(failures)} of the measurements failed, first {first.stage} of {first.prompt_id}: {first.row().message}; "
+        f"{len(failures)} of the measurements failed, first {first.stage} of {first.prompt_id}: {first.message}; "
         f"all are in {table_path(run_dir, 'errors')}; the same command tries only these again",
         file=sys.stderr,
     )

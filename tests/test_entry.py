@@ -73,6 +73,27 @@ def test_what_the_user_can_mend_and_an_interruption_are_one_line(
     assert capsys.readouterr().err == line
 
 
+INTERRUPT_AT_IMPORT = """
+import runpy, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "hydra":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+sys.path.insert(0, {pipelines!r})
+runpy.run_path({command!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("command", ["study", "runs"])
+def test_an_interruption_while_modules_are_imported_is_the_same_line(command: str) -> None:
+    pipelines = PROJECT_ROOT / "pipelines"
+    code = INTERRUPT_AT_IMPORT.format(pipelines=str(pipelines), command=str(pipelines / f"{command}.py"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "interrupted; the same command goes on from here\n"
+
+
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["study.py"])
     with pytest.raises(ZeroDivisionError):

@@ -181,6 +181,20 @@ def test_an_old_python_is_refused_in_one_line(project: Path, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize("word", ["spec.gamma=6", "a=$(shell touch pwned)", "a=`touch pwned`", "a='; touch pwned"])
+def test_a_target_without_overrides_says_that_it_takes_none(project: Path, word: str) -> None:
+    finished = make(project, "help", word)
+    assert finished.stderr == "note: make help takes no overrides; what was given is not used\n"
+    assert finished.returncode == 0
+    assert not (project / "pwned").exists()
+    assert make(project, "setup", word).stderr.startswith("note: make setup takes no overrides")
+
+
+@pytest.mark.parametrize("words", [[], ["PYTHON=python3"]])
+def test_and_is_silent_where_none_is_given(project: Path, words: list[str]) -> None:
+    assert make(project, "help", *words).stderr == make(project, "setup", *words).stderr == ""
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

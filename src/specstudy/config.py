@@ -151,10 +151,15 @@ class AnalysisConfig(Section):
 
 @dataclass(frozen=True)
 class ExecutionConfig(Section):
-    """Where and how it runs; `threads` of null means all cores."""
+    """Where and how it runs; `threads` of null means all cores. `address` and `workers` are those of a Ray cluster, and
+    `store` is a path from output_dir on, or a URI that every worker can reach."""
 
     NAME: ClassVar[str] = "execution"
     name: str = setting("local", LABEL)
+    strategy: str = setting("local", one_of("local", "ray"))
+    address: str = setting("local", TEXT)
+    workers: int = setting(2, whole(1, 10_000))
+    store: str = setting("store", TEXT)
     device: str = setting("auto", one_of("auto", "cpu", "cuda", "mps"))
     dtype: str = setting("auto", one_of("auto", "float32", "bfloat16", "float16"))
     threads: int | None = setting(None, optional(whole(1, 1024)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,8 @@ import workflow
 from decode import DECODE
 from prefill import PREFILL
 from speculate import SPECULATE
+from stages import Stage, Unit
 from tiny_study import CONTEXT_LENGTH, NEW_TOKENS, PROMPTS, REFUSED_WORD, configuration, tiny_pair
-from workflow import Stage, Unit
 
 from specstudy import open_run
 from specstudy.config import PROJECT_ROOT, StudyConfig
@@ -288,8 +289,12 @@ def test_where_every_prompt_fails_there_are_empty_tables_and_an_answer(
     ("changed", "measured_again"),
     [("src/specstudy/measure/decode.py", {"decode", "speculate"}), ("pipelines/decode.py", {"decode"})],
 )
-def test_changed_code_is_noticed(
-    changed: str, measured_again: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_changed_code_is_noticed_and_what_is_stale_is_said(
+    changed: str,
+    measured_again: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = configuration(tmp_path)
     workflow.run(config, STAGES)
@@ -300,6 +305,23 @@ def test_changed_code_is_noticed(
     assert watched.measured == [
         (stage.name, name) for stage in STAGES if stage.name in measured_again for name in PROMPTS
     ]
+    again = [
+        f"{stage.name}: 5 results of this run are measured again, because these changed since: code"
+        for stage in STAGES
+        if stage.name in measured_again
+    ]
+    assert capsys.readouterr().err.splitlines() == again
+    workflow.run(config, STAGES)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_clock_is_no_part_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration(tmp_path)
+    for seconds, measured in ((2e9, 15), (0.0, 0), (4e9, 0)):
+        monkeypatch.setattr(time, "time", lambda seconds=seconds: seconds)
+        watched = Watched()
+        assert workflow.run(config, watched.stages) == 0
+        assert len(watched.measured) == measured
 
 
 def test_other_weights_are_noticed(tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

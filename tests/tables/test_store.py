@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def path_of(store: Store, stage: str = "decode", key: str = KEY) -> Path:
-    return store.root / stage / key[:2] / f"{key}.parquet"
+    return Path(store.root) / stage / key[:2] / f"{key}.parquet"
 
 
 def files_below(root: Path) -> list[str]:
@@ -74,7 +74,7 @@ def test_a_result_is_one_file_named_by_its_key_alone(store: Store) -> None:
     parts = PARTS | {"prompt_id": "../../escaped"}
     store.put("decode", result_key(parts), parts, stage_examples("decode", "../../escaped"))
     key = result_key(parts)
-    assert files_below(store.root.parent) == [f"store/decode/{key[:2]}/{key}.parquet"]
+    assert files_below(Path(store.root).parent) == [f"store/decode/{key[:2]}/{key}.parquet"]
 
 
 def test_a_later_result_replaces_the_earlier(store: Store) -> None:
@@ -84,14 +84,14 @@ def test_a_later_result_replaces_the_earlier(store: Store) -> None:
     result = store.get("decode", KEY)
     assert result is not None
     assert result["decode_runs"]["decode_s"].to_pylist() == [2.5]
-    assert len(files_below(store.root)) == 1
+    assert len(files_below(Path(store.root))) == 1
 
 
 def test_a_refused_row_stores_nothing(store: Store) -> None:
     records = stage_examples("decode") | {"decode_runs": [example("decode_runs", decode_s=float("nan"))]}
     with pytest.raises(InvalidRecordError, match="decode_runs, column decode_s, row 0: nan"):
         store.put("decode", KEY, PARTS, records)
-    assert files_below(store.root) == []
+    assert files_below(Path(store.root)) == []
 
 
 def test_a_key_of_other_parts_is_refused(store: Store) -> None:
@@ -119,7 +119,10 @@ def test_a_truncated_file_is_moved_aside_and_computed_again(
     assert not path.exists()
     store.put("decode", KEY, PARTS, stage_examples("decode"))
     assert store.has("decode", KEY)
-    assert files_below(store.root) == [f"decode/{KEY[:2]}/{KEY}.parquet", f"decode/{KEY[:2]}/{KEY}.parquet.rejected"]
+    assert files_below(Path(store.root)) == [
+        f"decode/{KEY[:2]}/{KEY}.parquet",
+        f"decode/{KEY[:2]}/{KEY}.parquet.rejected",
+    ]
 
 
 def test_no_flipped_bit_changes_what_is_read(store: Store) -> None:
@@ -198,7 +201,7 @@ def test_a_result_of_another_schema_version_is_absent(
     assert caplog.records == []
     store.put("decode", KEY, PARTS, stage_examples("decode"))
     assert store.has("decode", KEY)
-    assert len(files_below(store.root)) == 1
+    assert len(files_below(Path(store.root))) == 1
 
 
 def test_a_file_that_cannot_be_read_is_one_line(store: Store) -> None:
@@ -228,10 +231,10 @@ def writer(store: Store, before: str = "", times: int = 1) -> subprocess.Popen[b
 def test_a_writer_killed_before_the_rename_leaves_no_result(store: Store) -> None:
     process = writer(store, before="os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)")
     assert process.wait() == -signal.SIGKILL
-    assert len(files_below(store.root)) == 1
+    assert len(files_below(Path(store.root))) == 1
     assert store.get("decode", KEY) is None
     again = Store(store.root)
-    assert files_below(store.root) == []
+    assert files_below(Path(store.root)) == []
     again.put("decode", KEY, PARTS, stage_examples("decode"))
     assert again.has("decode", KEY)
 
@@ -247,7 +250,7 @@ def test_two_processes_may_write_the_same_key_at_once(store: Store, caplog: pyte
     assert [process.wait() for process in processes] == [0, 0]
     assert seen
     assert store.get("decode", KEY) == whole
-    assert files_below(store.root) == [f"decode/{KEY[:2]}/{KEY}.parquet"]
+    assert files_below(Path(store.root)) == [f"decode/{KEY[:2]}/{KEY}.parquet"]
     assert caplog.records == []
 
 

@@ -23,6 +23,7 @@ SECTIONS: dict[str, str] = {
     "prompts": "name, n_prompts, hash of the set",
     "seeds": "the seeds that results depend on",
     "code": "hashes of the measuring source files",
+    "measured_with": "per stage: everything besides prompt and settings that its results are keyed by",
     "environment": "package versions, python, platform, git commit and whether dirty",
     "config": "the full configuration",
 }

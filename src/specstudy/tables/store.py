@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from specstudy.errors import UserError
 from specstudy.records import STAGE_TABLES
-from specstudy.tables.files import move_aside, remove_abandoned, write_atomically
+from specstudy.tables.places import open_place
 from specstudy.tables.schema import SCHEMA_VERSION, schema_of, to_table
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -54,14 +54,14 @@ def code_hash(paths: Iterable[str | Path], root: Path = PACKAGE) -> str:
 
 
 class Store:
-    """The results below one directory, `<root>/<stage>/<first 2 hex digits>/<key>.parquet`.
+    """The results below a directory or URI, `<root>/<stage>/<first 2 hex digits>/<key>.parquet`.
 
-    Opening it removes what killed writers left behind. Any number of processes may use it at once.
+    Any number of processes, on any number of machines, may use it at once.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path | str) -> None:
         self.root = root
-        remove_abandoned(root)
+        self._place = open_place(root)
 
     def get(self, stage: str, key: str) -> dict[str, pa.Table] | None:
         """The tables of a result, or None if it has to be computed.
@@ -69,18 +69,27 @@ class Store:
         A file that is damaged or not what its place says is moved aside with a warning and counts as absent; so does,
         without a warning, one of another schema version. Raises UserError if the file exists and cannot be read.
         """
-        path = self._path(stage, key)
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
+        name = _name(stage, key)
+        content = self._place.read(name)
+        if content is None:
             return None
-        except OSError as fault:
-            raise UserError(f"cannot read {path}: {fault.strerror or fault}") from fault
         try:
             return _decode(content, stage, key)
         except (_NotThisResult, pa.ArrowException, OSError) as fault:
-            move_aside(path, fault)
+            self._place.reject(name, fault)
             return None
+
+    def stored(self, stage: str, key: str) -> dict[str, pa.Table]:
+        """The same for a result that was there a moment ago. Raises UserError if it is not."""
+        result = self.get(stage, key)
+        if result is None:
+            name = self._place.shown(_name(stage, key))
+            raise UserError(f"{name} vanished while its tables were written; the same command goes on")
+        return result
+
+    def exists(self, stage: str, key: str) -> bool:
+        """Whether there is a file for the result, good or not, of this schema version or another."""
+        return self._place.exists(_name(stage, key))
 
     def has(self, stage: str, key: str) -> bool:
         """Whether `get` would return the result."""
@@ -97,10 +106,11 @@ class Store:
         if set(records) != set(STAGE_TABLES[stage]):
             raise ValueError(f"stage {stage} has the tables {STAGE_TABLES[stage]}, not {tuple(records)}")
         tables = {name: to_table(name, records[name]) for name in STAGE_TABLES[stage]}
-        write_atomically(self._path(stage, key), _encode(stage, parts, tables))
+        self._place.write(_name(stage, key), _encode(stage, parts, tables))
 
-    def _path(self, stage: str, key: str) -> Path:
-        return self.root / stage / key[:2] / f"{key}.parquet"
+
+def _name(stage: str, key: str) -> str:
+    return f"{stage}/{key[:2]}/{key}.parquet"
 
 
 class _NotThisResult(Exception):

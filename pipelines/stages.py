@@ -1,0 +1,140 @@
+"""What a stage is: its units of work, and all that can change their numbers, from which the store's keys are made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specstudy.config import PROJECT_ROOT, StudyConfig
+from specstudy.prompts import Prompt, RenderedPrompt
+from specstudy.records import ErrorRow
+from specstudy.setting import Setting
+from specstudy.tables.schema import SCHEMA_VERSION
+from specstudy.tables.store import PACKAGE, code_hash, result_key
+
+if TYPE_CHECKING:
+    from specstudy.models.load import Pair
+
+Records = Mapping[str, Sequence[object]]
+
+PIPELINES = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work that is stored as one result."""
+
+    rendered: RenderedPrompt
+    setting: Setting | None = None
+    repetition: int | None = None
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.rendered.prompt
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage measures: its units for a prompt, the settings (those of the unit, no others, so that runs can share
+    results) and the source files that a unit's numbers depend on."""
+
+    name: str
+    units: Callable[[StudyConfig, RenderedPrompt], list[Unit]]
+    settings: Callable[[StudyConfig, Unit], Mapping[str, object]]
+    measure: Callable[[Pair, StudyConfig, Unit], Records]
+    source_files: tuple[str, ...]
+    check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]] | None = None
+
+    @property
+    def code(self) -> str:
+        """Hash of all source that its numbers depend on: these files, and the stage's own, which seeds it."""
+        return code_hash([*map(PACKAGE.joinpath, self.source_files), PIPELINES / f"{self.name}.py"], PROJECT_ROOT)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A prompt that could not be measured."""
+
+    stage: str
+    prompt_id: str
+    kind: str
+    message: str
+
+    @staticmethod
+    def of(stage: str, prompt_id: str, error: Exception) -> Failure:
+        kind = type(error).__name__
+        return Failure(stage, prompt_id, kind, " ".join(str(error).split()) or kind)
+
+    def row(self) -> ErrorRow:
+        return ErrorRow(stage=self.stage, prompt_id=self.prompt_id, kind=self.kind, message=self.message)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit with the key that its result has in the store, and what the key is made of."""
+
+    unit: Unit
+    key: str
+    parts: Mapping[str, object]
+
+
+def tasks_of(
+    stage: Stage, config: StudyConfig, shared: Mapping[str, object], prompts: Sequence[RenderedPrompt]
+) -> list[Task]:
+    """Everything that a stage has to do, in the order of the prompts; `shared` is of `shared_parts`."""
+    tasks = []
+    for prompt in prompts:
+        for unit in stage.units(config, prompt):
+            parts = {**shared, "settings": dict(stage.settings(config, unit)), **_unit_parts(unit)}
+            tasks.append(Task(unit, result_key(parts), parts))
+    return tasks
+
+
+def is_of_the_prompt(error: Exception) -> bool:
+    """Whether this may be the fault of one prompt, so that the others go on: NaN, memory, an odd text."""
+    from specstudy.models.device import is_out_of_memory
+
+    return isinstance(error, FloatingPointError | ValueError) or is_out_of_memory(error)
+
+
+def shared_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, object]:
+    """All that can change a stage's numbers, except what differs from unit to unit."""
+    import torch
+    import transformers
+
+    return {
+        "stage": stage.name,
+        "verifier": pair.verifier.fingerprint,
+        "verifier_config": _digest(pair.verifier.module.config.to_dict()),
+        "draft": pair.draft.fingerprint,
+        "draft_config": _digest(pair.draft.module.config.to_dict()),
+        "eos_ids": list(pair.eos_ids),
+        "device": str(pair.verifier.device),
+        "dtype": str(pair.verifier.dtype),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "seed": config.seed,
+        "schema_version": SCHEMA_VERSION,
+        "code": stage.code,
+    }
+
+
+def _digest(settings: dict[str, Any]) -> str:
+    """What a model's configuration says beyond its weights (rope, windows, scaling), as a hash."""
+    told = {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "dtype")}
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _unit_parts(unit: Unit) -> dict[str, object]:
+    return {
+        "prompt": asdict(unit.prompt),
+        "token_ids": unit.rendered.token_ids,
+        "structure": [(p.role, p.structural_role) for p in unit.rendered.positions],
+        "rendered": [unit.rendered.text, *unit.rendered.notes],
+        "repetition": unit.repetition,
+    }
