@@ -72,7 +72,7 @@ def _say_what_differs(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """A line for everything about machine, versions, models and code that is not as it was, before anything is run."""
     kept = [{name: written[name] for name in SAID if name in written} for written in (then, now)]
     for key, (before, after) in differences(*kept).items():
-        print(f"not as then: {key} was {before}, is {after}", flush=True)
+        print(f"not as then: {key} was {before!r}, is {after!r}", flush=True)
 
 
 if __name__ == "__main__":

@@ -156,8 +156,6 @@ def _measure(
     prompts = prompt_versions(config, prompts, pair)
     describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)
     _publish_versions(run_dir, prompts)
-    if before:
-        before(run_dir)
     rendered, failures = _render(prompts, pair, config)
     if rendered:
         notes = Counter(note for prompt in rendered for note in prompt.notes)

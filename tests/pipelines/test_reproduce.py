@@ -73,7 +73,7 @@ def test_what_is_not_as_it_was_is_said_before_measuring(
     other = replace(pair, draft=replace(pair.draft, fingerprint="other"))
     monkeypatch.setattr(workflow, "find_models", lambda config: lambda: other)
     reproduce.reproduce(str(finished_run))
-    assert capsys.readouterr().out.splitlines()[1] == "not as then: models.draft.sha256 was tiny-1, is other"
+    assert capsys.readouterr().out.splitlines()[1] == "not as then: models.draft.sha256 was 'tiny-1', is 'other'"
 
 
 def test_an_unfinished_run_is_refused(finished_run: Path) -> None:
