@@ -27,7 +27,7 @@ from specstudy.tables.equality import first_difference
 from specstudy.tables.run_directory import read_table
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 STAGES = (PREFILL, DECODE, SPECULATE)
 
 

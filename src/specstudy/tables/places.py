@@ -88,6 +88,8 @@ class RemotePlace:
             self._files, self._root = fs.FileSystem.from_uri(self._uri)
         except (ArrowException, OSError, ValueError) as fault:
             raise UserError(f"execution.store={_public(uri)} cannot be opened: {_line(fault)}") from fault
+        if not self._root:
+            raise UserError(f"execution.store={_public(uri)} cannot be opened: it names no bucket or directory")
 
     def read(self, name: str) -> bytes | None:
         try:
