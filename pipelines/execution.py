@@ -85,7 +85,7 @@ def run_stage(
             if failure:
                 failed[task.key] = failure
             advance(task.unit.prompt.prompt_id)
-    done = [task for task in tasks if task.key not in failed]
+    done = sorted((task for task in tasks if task.key not in failed), key=lambda task: task.unit.order)
     consolidate(run_dir, stage.name, (store.stored(stage.name, task.key) for task in done))
     counts = {
         "n_done": len(done),

@@ -36,6 +36,13 @@ class Unit:
     def prompt(self) -> Prompt:
         return self.rendered.prompt
 
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Where it stands among the units of its stage in the tables: as their key columns are sorted."""
+        s = self.setting
+        values = (s.proposer, s.stop, s.stop_threshold, s.temperature, s.top_p, s.gamma) if s else ()
+        return (self.prompt.prompt_id, *((value is None, value) for value in values), self.repetition or 0)
+
 
 @dataclass(frozen=True)
 class Stage:

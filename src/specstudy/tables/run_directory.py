@@ -11,7 +11,8 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -24,9 +25,10 @@ from specstudy.errors import UserError
 from specstudy.records import STAGE_TABLES, TABLES
 from specstudy.tables.files import atomic_file, cannot_write, remove_abandoned, temporary_path, write_atomically
 from specstudy.tables.schema import (
+    KEY_COLUMNS,
     InvalidRecordError,
     check_unique,
-    empty_table,
+    schema_of,
     sort_by_key,
     validate,
     with_declared_schema,
@@ -35,7 +37,7 @@ from specstudy.tables.store import canonical_json
 
 log = logging.getLogger(__name__)
 
-_RESULTS_PER_CHUNK = 512
+_RESULTS_PER_GROUP = 512
 
 
 def run_path(output_dir: Path, models: str, prompts: str, config: Mapping[str, object]) -> Path:
@@ -128,15 +130,18 @@ def publish_table(run_dir: Path, name: str, rows: pa.Table) -> None:
 
 
 def consolidate(run_dir: Path, stage: str, results: Iterable[Mapping[str, pa.Table]]) -> None:
-    """Publishes the tables of a stage from the results of its units of work, in whatever order these come.
+    """Publishes the tables of a stage from the results of its units of work, sorted by key.
 
-    Rows are sorted by key. Raises InvalidRecordError, before anything is published, if a key occurs twice.
+    Results come in the order of their keys; only within a group of 512 may they come in any. So one group at a time is
+    in memory, however many there are. Raises InvalidRecordError, before anything is published, if a key occurs twice
+    or groups are out of order.
     """
-    tables = {name: sort_by_key(name, rows) for name, rows in _concatenate(stage, results).items()}
-    for name, rows in tables.items():
-        _check(name, rows)
-    for name, rows in tables.items():
-        _write(run_dir, name, rows)
+    with ExitStack() as opened:
+        writers = [opened.enter_context(_table_writer(run_dir, name)) for name in STAGE_TABLES[stage]]
+        remaining = iter(results)
+        while group := list(islice(remaining, _RESULTS_PER_GROUP)):
+            for writer in writers:
+                writer.write(pa.concat_tables([result[writer.name] for result in group]))
 
 
 def table_path(run_dir: Path, name: str) -> Path:
@@ -170,14 +175,38 @@ def _write(run_dir: Path, name: str, rows: pa.Table) -> None:
         pq.write_table(with_declared_schema(name, rows), file, compression="zstd", write_page_checksum=True)
 
 
-def _concatenate(stage: str, results: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
-    """Joins results in groups, so that neither time nor memory grows faster than their number."""
-    chunks = {name: [empty_table(name)] for name in STAGE_TABLES[stage]}
-    remaining = iter(results)
-    while group := list(islice(remaining, _RESULTS_PER_CHUNK)):
-        for name, collected in chunks.items():
-            collected.append(pa.concat_tables([result[name] for result in group]).combine_chunks())
-    return {name: pa.concat_tables(collected) for name, collected in chunks.items()}
+@dataclass
+class _TableWriter:
+    """Appends groups of rows to a table's file."""
+
+    name: str
+    file: pq.ParquetWriter
+    last_key: tuple[object, ...] | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        rows = sort_by_key(self.name, rows.combine_chunks())
+        _check(self.name, rows)
+        if not rows.num_rows:
+            return
+        first_key = self._key(rows.slice(0, 1))
+        if self.last_key is not None and first_key <= self.last_key:
+            raise InvalidRecordError(f"table {self.name}: keys occur more than once or out of order, at {first_key}")
+        self.last_key = self._key(rows.slice(rows.num_rows - 1, 1))
+        self.file.write_table(with_declared_schema(self.name, rows))
+
+    def _key(self, row: pa.Table) -> tuple[object, ...]:
+        """A row's key, comparable as it is sorted: null after everything else."""
+        values = row.select(list(KEY_COLUMNS[self.name])).to_pylist()[0].values()
+        return tuple((value is None, value) for value in values)
+
+
+@contextmanager
+def _table_writer(run_dir: Path, name: str) -> Iterator[_TableWriter]:
+    with (
+        atomic_file(table_path(run_dir, name)) as file,
+        pq.ParquetWriter(file, schema_of(name), compression="zstd", write_page_checksum=True) as writer,
+    ):
+        yield _TableWriter(name, writer)
 
 
 def _safe(name: str) -> str:
