@@ -161,6 +161,8 @@ def _measure(
         notes = Counter(note for prompt in rendered for note in prompt.notes)
         described = {"generation_prompt": rendered[0].generation_prompt, "rendering_notes": dict(sorted(notes.items()))}
         manifest.update(run_dir, "prompts", described)
+    if before:
+        before(run_dir)
     with (
         Progress(config.execution.progress) as progress,
         executor(config, pair, store, lambda: find_models(config)()) as execute,

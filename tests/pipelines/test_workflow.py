@@ -413,3 +413,19 @@ def test_analyze_measures_what_is_missing_and_no_more(tmp_path: Path, monkeypatc
     monkeypatch.setattr(workflow, "find_models", lambda config: pytest.fail("needs no models"))
     assert analyze.analyze(config) == 0
     assert ran == [["decode", "speculate"], []]
+
+
+def test_units_come_in_the_order_of_the_tables_however_few_are_joined_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of one result: whatever order of units is not that of the keys is refused."""
+    rules = ["spec.stop=[entropy,none,entropy]", "spec.stop_threshold=[10,null,0.5]"]
+    words = [*rules, "spec.gamma=[10,2]", "spec.temperature=[1,0]", "spec.repetitions=2", "decode.repetitions=2"]
+    config = configuration(tmp_path / "whole", {"b": "Two.", "Ä": "Three.", "B": "Four."}, *words)
+    assert workflow.run(config, STAGES) == 0
+    monkeypatch.setattr("specstudy.tables.run_directory._RESULTS_PER_GROUP", 1)
+    same_store = replace(config.execution, store=str(tmp_path / "whole/store"))
+    assert workflow.run(replace(config, output_dir=str(tmp_path / "single"), execution=same_store), STAGES) == 0
+    whole, single = stage_tables(tmp_path / "whole"), stage_tables(tmp_path / "single")
+    assert all(rows.equals(single[name]) for name, rows in whole.items())
+    assert whole["spec_runs"].num_rows == 3 * 3 * 2 * 2 * 2

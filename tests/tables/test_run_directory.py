@@ -297,7 +297,7 @@ def test_a_result_given_twice_is_refused_and_nothing_is_published(tmp_path: Path
         InvalidRecordError, match="table decode_tokens: 2 keys occur more than once, first: prompt_id='a'"
     ):
         consolidate(tmp_path, "decode", results)
-    assert not (tmp_path / "tables").exists()
+    assert list((tmp_path / "tables").iterdir()) == []
 
 
 def test_a_fault_in_the_last_table_publishes_none(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_fault_in_the_last_table_publishes_none(tmp_path: Path) -> None:
     ]
     with pytest.raises(InvalidRecordError, match="decode_attention"):
         consolidate(tmp_path, "decode", results)
-    assert not (tmp_path / "tables").exists()
+    assert list((tmp_path / "tables").iterdir()) == []
 
 
 def test_no_results_give_empty_tables(tmp_path: Path) -> None:
@@ -316,12 +316,22 @@ def test_no_results_give_empty_tables(tmp_path: Path) -> None:
         assert read_table(tmp_path, table).equals(empty_table(table))
 
 
+@pytest.mark.parametrize("order", [("a", "b", "a"), ("a", "b", "b"), ("b", "a", "c")])
+def test_groups_with_a_key_of_an_earlier_one_or_out_of_order_are_refused(
+    order: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_directory_module, "_RESULTS_PER_GROUP", 1)
+    with pytest.raises(InvalidRecordError, match="table decode_tokens: keys occur more than once or out of order"):
+        consolidate(tmp_path, "decode", [result_of("decode", prompt) for prompt in order])
+    assert list((tmp_path / "tables").iterdir()) == []
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 @given(pieces=st.lists(st.integers(0, 4), max_size=8), chunk=st.integers(1, 3))
 def test_joined_pieces_are_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[int], chunk: int
 ) -> None:
-    monkeypatch.setattr(run_directory_module, "_RESULTS_PER_CHUNK", chunk)
+    monkeypatch.setattr(run_directory_module, "_RESULTS_PER_GROUP", chunk)
     records = [
         [example("decode_runs", prompt_id=f"{n}", repetition=r) for r in range(size)] for n, size in enumerate(pieces)
     ]
