@@ -11,6 +11,7 @@ import entry
 from compare import find_run
 from decode import DECODE
 from prefill import PREFILL
+from routing import ROUTING
 from speculate import SPECULATE
 from workflow import run as run_stages
 from workflow import run_path_of
@@ -23,7 +24,7 @@ from specstudy.tables.equality import first_difference
 from specstudy.tables.files import cannot_write
 from specstudy.tables.run import open_run
 
-STAGES = {stage.name: stage for stage in (PREFILL, DECODE, SPECULATE)}
+STAGES = {stage.name: stage for stage in (PREFILL, DECODE, SPECULATE, ROUTING)}
 SAID = ("schema_version", "environment", "execution", "models", "prompts", "seeds", "code")
 """Sections of the manifest in which a difference can explain one of results."""
 

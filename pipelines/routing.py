@@ -10,7 +10,8 @@ from analyze import answer
 from decode import DECODE, decode_settings
 from prefill import PREFILL
 from speculate import SPECULATE, speculation_settings
-from workflow import Records, Stage, Unit, run
+from stages import Records, Stage, Unit
+from workflow import run
 
 from specstudy.config import StudyConfig
 
@@ -42,6 +43,7 @@ ROUTING = Stage(
     settings=lambda config, unit: (SPECULATE if unit.setting else DECODE).settings(config, unit),
     measure=_measure,
     source_files=("models", "measure", "formulas.py", "routing_formulas.py", "records.py", "seeds.py"),
+    pipeline_files=("decode.py", "speculate.py"),
 )
 
 

@@ -41,7 +41,8 @@ class Unit:
         """Where it stands among the units of its stage in the tables: as their key columns are sorted."""
         s = self.setting
         values = (s.proposer, s.stop, s.stop_threshold, s.temperature, s.top_p, s.gamma) if s else ()
-        return (self.prompt.prompt_id, *((value is None, value) for value in values), self.repetition or 0)
+        null_last = ((value is None, value) for value in values)
+        return (self.prompt.prompt_id, s is not None, *null_last, self.repetition or 0)
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,13 @@ class Stage:
     measure: Callable[[Pair, StudyConfig, Unit], Records]
     source_files: tuple[str, ...]
     check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]] | None = None
+    pipeline_files: tuple[str, ...] = ()
 
     @property
     def code(self) -> str:
         """Hash of all source that its numbers depend on: these files, and the stage's own, which seeds it."""
-        return code_hash([*map(PACKAGE.joinpath, self.source_files), PIPELINES / f"{self.name}.py"], PROJECT_ROOT)
+        own = [PIPELINES / name for name in (f"{self.name}.py", *self.pipeline_files)]
+        return code_hash([*map(PACKAGE.joinpath, self.source_files), *own], PROJECT_ROOT)
 
 
 @dataclass(frozen=True)

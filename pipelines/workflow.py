@@ -140,10 +140,6 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
     return lambda: load_found_pair(found, device, dtype)
 
 
-def _load(find: Callable[[StudyConfig], Callable[[], Pair]], config: StudyConfig) -> Pair:
-    return find(config)()
-
-
 def _measure(
     config: StudyConfig,
     stages: Sequence[Stage],
