@@ -25,9 +25,8 @@ def simulate(**given: str) -> None:
     dtype = choose_dtype("auto", device)
     said = ", ".join(f"{field.name}={getattr(design, field.name)}" for field in fields(design))
     table = report_table(f"{said}; {device}, {str(dtype).removeprefix('torch.')}")
-    for heading in ("gamma", "distinct", "uniform", "independent", "pairs", "bytes", "clock", "bytes", "clock"):
+    for heading in ("gamma", "used", "uniform", "popular", "pairs", "bytes", "clock", "bytes*", "clock*"):
         table.add_column(heading, justify="right")
-    table.columns[-2].header = "at random: bytes"
     for cost in design_costs(design, device, dtype):
         experts = (cost.distinct, cost.uniform, cost.independent, cost.pairwise)
         efficiencies = (cost.by_bytes, cost.by_clock, cost.by_bytes_at_random, cost.by_clock_at_random)
@@ -36,9 +35,10 @@ def simulate(**given: str) -> None:
     console = report_console()
     console.print(table)
     console.print(
-        "distinct: experts that gamma + 1 tokens use, routed by the design; beside it what tokens that choose "
-        "uniformly, independently by popularity, or by pairs of tokens would use. bytes, clock: time of a 1-token pass "
-        "over that of gamma + 1 tokens, for this layer alone."
+        "used: distinct experts of gamma + 1 tokens, routed by the design. uniform, popular, pairs: what tokens that "
+        "choose uniformly, independently by popularity, or by pairs of tokens would use. bytes, clock: time of a "
+        "1-token pass over that of gamma + 1 tokens, for this layer alone, by the bytes read and as timed; with a "
+        "star: tokens that choose uniformly at random."
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import tiny
 import torch
@@ -24,6 +26,12 @@ def test_with_all_experts_on_and_equal_gates_it_is_the_dense_model() -> None:
     expected = dense.module(input_ids=text, use_cache=False).logits
     torch.testing.assert_close(mixture(input_ids=text, use_cache=False).logits, expected, atol=1e-4, rtol=1e-4)
     assert not any(module._forward_hooks for module in dense.module.modules())
+
+
+def test_it_can_be_saved(tmp_path: Path) -> None:
+    mixture = upcycled.upcycle(tiny.llama(tie_word_embeddings=True).module, IDS, 4, 2, 1 / 3)
+    mixture.to(torch.bfloat16).save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").is_file()
 
 
 def test_the_same_model_comes_of_it_every_time() -> None:

@@ -93,7 +93,7 @@ def _texts(node: Any) -> Iterator[str]:
         yield from _texts(child)
 
 
-@torch.inference_mode()
+@torch.no_grad()  # weights made in inference mode could not be saved
 def upcycle(dense: PreTrainedModel, ids: Tensor, n_experts: int, n_chosen: int, shared_share: float) -> PreTrainedModel:
     """A mixture of experts from a dense Llama (float32), decided by its activity on ids [B, S]; attention is the same.
 
