@@ -9,7 +9,7 @@ import entry
 from workflow import run, run_path_of
 
 from specstudy.config import StudyConfig
-from specstudy.records import ROUTING_TABLES, SINK_TABLES, STAGE_TABLES
+from specstudy.records import MECHANISM_TABLES, ROUTING_TABLES, SINK_TABLES, STAGE_TABLES
 from specstudy.tables import manifest
 from specstudy.tables.run import Run, open_run
 from specstudy.tables.run_directory import publish_table, table_path
@@ -49,6 +49,8 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
         ("version_models", told.models),
     ):
         publish_table(run_dir, name, to_table(name, rows))
+    for name in MECHANISM_TABLES:
+        publish_table(run_dir, name, to_table(name, getattr(result.mechanism, name)))
     draw(opened, result)
     shown = unaltered_only(tables)
     manifest.update(run_dir, "claims", {"sha256_when_answered": declarations_sha256()})

@@ -305,6 +305,63 @@ class EntropyBound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PredictorScore:
+    """How well a predictor foretells the fate of tested draft tokens at the primary setting."""
+
+    predictor: str = column("what is known of a token before it is tested: draft_entropy, draft_top_prob, ...")
+    metric: str = column("auroc, brier_score or calibration_error, the last two on prompts that the fit has not seen")
+    minus: str = column("the predictor that is subtracted; empty where the row is no difference")
+    n_tokens: int = column("tested tokens")
+    n_prompts: int = column("prompts that hold them")
+    estimate: float | None = column("the score or difference")
+    ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationBin:
+    """A tenth of the tested tokens, by what a predictor says of them."""
+
+    predictor: str = column("the predictor")
+    bin: int = column("from least to most acceptable, from 0")
+    n_tokens: int = column("tested tokens")
+    predicted: float = column("mean predicted probability of acceptance, from prompts other than the token's")
+    accepted: float | None = column("share accepted")
+    ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenModelTerm:
+    """A term of the logistic regression of acceptance on draft entropy, place in the round and category."""
+
+    term: str = column("draft_entropy_bits; place_N against the first place; category_X against the first by name")
+    n_tokens: int = column("tested tokens")
+    n_prompts: int = column("prompts (clusters)")
+    estimate: float | None = column("change of the log-odds of acceptance")
+    ci_low: float | None = column("lower end of its interval, errors robust by prompt")
+    ci_high: float | None = column("upper end of its interval, errors robust by prompt")
+    p_value: float | None = column("two-sided p of no change")
+    p_adjusted: float | None = column("Holm over the terms; null for the constant")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediationPath:
+    """A path from context by way of entropy to acceptance, category, length and surprise held constant."""
+
+    path: str = column("context_to_entropy, entropy_to_acceptance_given_context, indirect, direct or total")
+    n: int = column("prompts")
+    estimate: float | None = column("standard deviations (of ranks) a standard deviation")
+    ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
+    p_value: float | None = column("two-sided p of no path")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A claim and its verdict."""
 
@@ -650,6 +707,10 @@ TABLES: dict[str, type] = {
     "setting_measures": SettingMeasure,
     "setting_differences": SettingDifference,
     "entropy_bound": EntropyBound,
+    "predictors": PredictorScore,
+    "calibration": CalibrationBin,
+    "token_model": TokenModelTerm,
+    "mediation": MediationPath,
     "claims": Claim,
     "sink_roles": SinkRole,
     "sink_predictions": SinkPrediction,
@@ -671,6 +732,7 @@ TABLES: dict[str, type] = {
     "routing_costs": RoutingCost,
     "errors": ErrorRow,
 }
+MECHANISM_TABLES = ("predictors", "calibration", "token_model", "mediation")
 SINK_TABLES = (
     "sink_roles",
     "sink_predictions",
@@ -690,11 +752,8 @@ STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
     "routing": ("routing_tokens", "routing_layers"),
     "analyze": (
-        "correlations",
-        "setting_measures",
-        "setting_differences",
-        "entropy_bound",
-        "claims",
+        *("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims"),
+        *MECHANISM_TABLES,
         *SINK_TABLES,
         *VERSION_TABLES,
     ),

@@ -67,14 +67,16 @@ class Resampled:
     """A statistic's bootstrap distribution: bias-corrected and accelerated (BCa; Efron 1987), widened for few prompts.
 
     `samples` float64 (samples,): the statistic in each sample where it is defined. `acceleration` comes from the
-    prompts' influences. A percentile interval is too narrow by the factor sqrt((n - 1) / n) and by taking the normal
-    for Student's t; its tails are widened by both (Hesterberg 2015, section 3.3).
+    prompts' influences. A percentile interval is too narrow because the sample's spread is that about its own mean, and
+    because it takes the normal for Student's t; its tails are widened by both (Hesterberg 2015, section 3.3): by
+    `widening`, sqrt(n / (n - 1)) where prompts weigh the same, and by t with `degrees` of freedom.
     """
 
     value: float
     samples: Floats
     acceleration: float
-    n_prompts: int
+    widening: float
+    degrees: float
 
     @property
     def bias(self) -> float:
@@ -83,7 +85,7 @@ class Resampled:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The interval of this coverage."""
-        tails = self.bias + self._widening * stats.t.ppf([(1 - confidence) / 2, (1 + confidence) / 2], self._degrees)
+        tails = self.bias + self.widening * stats.t.ppf([(1 - confidence) / 2, (1 + confidence) / 2], self.degrees)
         # Beyond a tail of 1 / acceleration the transformation turns back.
         levels = stats.norm.cdf(self.bias + tails / np.maximum(1 - self.acceleration * tails, 1e-9))
         low, high = np.quantile(self.samples, levels)
@@ -93,16 +95,8 @@ class Resampled:
         """Two-sided p of `reference`: one minus the coverage of the interval that just reaches it."""
         tail = stats.norm.ppf(self._share_below(reference)) - self.bias
         tail = tail / max(1 + self.acceleration * tail, 1e-9) - self.bias
-        level = stats.t.cdf(tail / self._widening, self._degrees)
+        level = stats.t.cdf(tail / self.widening, self.degrees)
         return float(min(1.0, 2 * min(level, 1 - level)))
-
-    @property
-    def _degrees(self) -> int:
-        return max(1, self.n_prompts - 1)
-
-    @property
-    def _widening(self) -> float:
-        return float(np.sqrt((self._degrees + 1) / self._degrees))
 
     def _share_below(self, reference: float) -> float:
         share = np.mean(self.samples < reference) + np.mean(self.samples == reference) / 2
@@ -141,18 +135,39 @@ class Estimate:
     uncertainty: Uncertainty | None = field(default=None, repr=False, compare=False)
 
 
-def resampled(value: float, samples: Floats, influence: Floats) -> Resampled | None:
+def resampled(
+    value: float, samples: Floats, influence: Floats, weights: Floats | None = None, groups: Codes | None = None
+) -> Resampled | None:
     """A bootstrap distribution; None if no sample gave a value.
 
     `samples` float64 (samples,): the statistic in each sample, NaN where it is not defined. `influence` float64
-    (prompts,): each prompt's influence on the statistic, up to a common factor.
+    (prompts,): each prompt's influence on the statistic, up to a common factor. `weights` (prompts,): how many rows
+    each prompt brings, where they differ. `groups` (prompts,): the group that each prompt was drawn from, if several.
     """
     defined = samples[np.isfinite(samples)]
     if not len(defined):
         return None
     spread = np.sum(influence**2)
     acceleration = float(np.sum(influence**3) / (6 * spread**1.5)) if spread > 0 else 0.0
-    return Resampled(value, defined, acceleration, len(influence))
+    return Resampled(value, defined, acceleration, *_small_sample(influence, weights, groups))
+
+
+def _small_sample(influence: Floats, weights: Floats | None, groups: Codes | None) -> tuple[float, float]:
+    """How much too narrow the bootstrap is, and the degrees of freedom of its spread.
+
+    The jackknife's variance over the bootstrap's: a prompt that holds the share h of its group's rows has drawn the
+    mean towards itself, and its influence is too small by 1 - h. Groups add up by Welch (1947) and Satterthwaite.
+    """
+    codes = np.zeros(len(influence), dtype=np.intp) if groups is None else groups
+    rows = np.ones(len(influence)) if weights is None else weights
+    sizes = np.bincount(codes)
+    shares = np.clip(rows / np.bincount(codes, rows)[codes], 0.0, 0.5)
+    kept = (1 - 1 / sizes)[codes]
+    variances = np.bincount(codes, kept * (influence / (1 - shares)) ** 2)
+    total, plain = variances.sum(), np.sum(influence**2)
+    if plain <= 0 or sizes.min() < 2:
+        return 1.0, float(max(1, len(influence) - 1))
+    return float(np.sqrt(total / plain)), float(total**2 / np.sum(variances**2 / (sizes - 1)))
 
 
 def estimate(n: int, uncertainty: Resampled | Asymptotic | None, confidence: float, p_value: float | None) -> Estimate:

@@ -13,7 +13,8 @@ from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import median_within_prompt, prompt_subsets
 from specstudy.analysis.declarations import Declaration
 from specstudy.analysis.means import difference, mean, row_mean
-from specstudy.analysis.measures import phrase
+from specstudy.analysis.measures import label, phrase
+from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
 from specstudy.analysis.version_effects import differences
 from specstudy.setting import Setting
@@ -32,6 +33,7 @@ class Evidence:
     tested: pd.DataFrame
     suffixes: Mapping[Setting, str]
     primary: Setting | None
+    mechanism: Mechanism
     settings: AnalysisSettings
     versions: pd.DataFrame
 
@@ -79,8 +81,17 @@ def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _mean(claim: Declaration, evidence: Evidence) -> Finding:
     measure = claim.test["measure"]
-    estimate = mean(evidence.values(measure), evidence.settings, claim.reference)
+    values = evidence.values(measure)
+    if np.isnan(values).all():
+        return not_run(_WHY_ABSENT.get(measure, f"{phrase(measure)} was not measured"))
+    estimate = mean(values, evidence.settings, claim.reference)
     return Finding(estimate, estimate.n, f"Mean {phrase(measure)}")
+
+
+_WHY_ABSENT = {
+    "boundary_z_window": "every position at the boundary lies inside the window whose attention this measure counts, "
+    "so that it cannot see them",
+}
 
 
 def _difference(claim: Declaration, evidence: Evidence) -> Finding:
@@ -155,6 +166,29 @@ def _version(claim: Declaration, evidence: Evidence) -> Finding:
     return Finding(estimate, estimate.n, words)
 
 
+def _logistic(claim: Declaration, evidence: Evidence) -> Finding:
+    term = claim.test["term"]
+    estimate = evidence.mechanism.terms[term]
+    words = f"Change of the log-odds of acceptance with one bit more of {phrase(term)}, place and category being equal,"
+    return Finding(estimate, evidence.tested["prompt_id"].nunique(), words)
+
+
+def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
+    name, metric, minus = claim.test["predictor"], claim.test["metric"], claim.test.get("minus", "")
+    words = f"{_METRICS[metric]} of {label(name)}" + (f" minus that of {label(minus)}" if minus else "")
+    estimate = evidence.mechanism.scores[name, metric, minus]
+    return Finding(estimate, evidence.tested["prompt_id"].nunique(), words)
+
+
+_METRICS = {"auroc": "AUROC", "brier_score": "Brier score", "calibration_error": "Calibration error"}
+
+
+def _mediation(claim: Declaration, evidence: Evidence) -> Finding:
+    estimate = evidence.mechanism.paths[claim.test["effect"]]
+    words = "Indirect effect of soft context health on acceptance by way of entropy (mediation is not causation)"
+    return Finding(estimate, estimate.n, words)
+
+
 TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "correlation": _correlation,
     "mean": _mean,
@@ -163,4 +197,7 @@ TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "token_mean": _token_mean,
     "paired": _paired,
     "version": _version,
+    "logistic": _logistic,
+    "predictor": _predictor,
+    "mediation": _mediation,
 }

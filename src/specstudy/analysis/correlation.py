@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
@@ -13,7 +15,7 @@ Method = Literal["pearson", "spearman"]
 
 # Up to this many rows every resample is ranked anew; above, the first-order expansion has the same limit and
 # spares an array of rows x samples.
-EXACT_ROWS = 1000
+EXACT_ROWS = 400
 # A measure must leave its commonest value in this many rows, or a handful of rows would make the coefficient.
 ROWS_OFF_THE_MODE = 5
 
@@ -39,23 +41,43 @@ def correlate(
     kept = np.isfinite(x) & np.isfinite(y)
     if covariates is not None:
         kept &= np.isfinite(covariates).all(axis=1)
-    x, y, codes = x[kept], y[kept], np.unique(prompts[kept], return_inverse=True)[1]
-    n, n_prompts = len(x), len(np.unique(codes))
+    x, y, (codes, drawn) = x[kept], y[kept], pd.factorize(prompts[kept], sort=True)
+    n, n_prompts = len(x), len(drawn)
     design = np.ones((n, 1)) if covariates is None else np.column_stack([np.ones(n), covariates[kept]])
     reason = why_undefined(x, y, n_prompts, design)
     if reason:
         return Estimate(n, null_reason=reason)
     value = float(weighted_correlation(x, y, np.ones((1, n)), method, design)[0])
-    influence = correlation_influence(x, y, value, method, design)
-    per_prompt: Floats = np.bincount(codes, influence).astype(np.float64)
+    per_prompt: Floats = np.bincount(codes, correlation_influence(x, y, value, method, design)).astype(np.float64)
+    sizes = np.bincount(codes).astype(np.float64)
     counts = settings.counts(n_prompts)
     if n <= EXACT_ROWS:
         samples = weighted_correlation(x, y, counts[:, codes], method, design)
     else:
-        samples = _expanded(value, per_prompt, np.bincount(codes).astype(float), counts)
+        samples = _expanded(value, per_prompt, sizes, counts)
     one_row_each = n == n_prompts
-    p_value = _t_test(value, n - 1 - _rank(design)) if one_row_each else _clustered_test(value, per_prompt, n)
-    return estimate(n, resampled(value, samples, per_prompt), settings.confidence, p_value)
+    p_value = _t_test(value, n - 1 - _rank(design)) if one_row_each else _clustered_test(value, per_prompt, sizes)
+    return estimate(n, resampled(value, samples, per_prompt, sizes), settings.confidence, p_value)
+
+
+@dataclass(frozen=True)
+class ResampledCorrelation:
+    """A Spearman correlation given a design, its bootstrap samples (samples,), each prompt's influence (prompts,)."""
+
+    value: float
+    samples: Floats
+    influence: Floats
+
+
+def resampled_correlation(x: Floats, y: Floats, design: Floats, settings: AnalysisSettings) -> ResampledCorrelation:
+    """The correlation of two measures of prompts, a row each, for statistics that are made of several correlations."""
+    n = len(x)
+    value = float(weighted_correlation(x, y, np.ones((1, n)), "spearman", design)[0])
+    influence = correlation_influence(x, y, value, "spearman", design)
+    counts = settings.counts(n)
+    if n <= EXACT_ROWS:
+        return ResampledCorrelation(value, weighted_correlation(x, y, counts, "spearman", design), influence)
+    return ResampledCorrelation(value, _expanded(value, influence, np.ones(n), counts), influence)
 
 
 def why_undefined(x: Floats, y: Floats, n_prompts: int, design: Floats) -> str | None:
@@ -75,13 +97,21 @@ def why_undefined(x: Floats, y: Floats, n_prompts: int, design: Floats) -> str |
 
 def why_constant(values: Floats) -> str | None:
     """Says that a column is constant or nearly so, or None."""
-    distinct, times = np.unique(values, return_counts=True)
-    n, mode, off_mode = len(values), distinct[times.argmax()], len(values) - times.max()
+    n, mode = len(values), _commonest(values)
+    off_mode = int(np.count_nonzero(values != mode))
     if np.ptp(values) <= 1e-9 * max(1.0, abs(mode)):
         return f"is constant ({mode:.4g})"
     if off_mode < min(ROWS_OFF_THE_MODE, n - 1):
         return f"is nearly constant ({mode:.4g} in {n - off_mode} of {n} rows)"
     return None
+
+
+def _commonest(values: Floats) -> float:
+    """The commonest value; of many rows the median, which it is wherever a column is nearly constant."""
+    if len(values) > 2 * ROWS_OFF_THE_MODE:
+        return float(np.partition(values, len(values) // 2)[len(values) // 2])
+    distinct, times = np.unique(values, return_counts=True)
+    return float(distinct[times.argmax()])
 
 
 def weighted_correlation(x: Floats, y: Floats, weights: Floats, method: Method, design: Floats) -> Floats:
@@ -100,10 +130,11 @@ def weighted_correlation(x: Floats, y: Floats, weights: Floats, method: Method, 
 
 
 def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
-    _, codes = np.unique(values, return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    mass = np.add.reduceat(weights[:, order], starts, axis=1)
+    order = np.argsort(values, kind="stable")
+    steps = np.diff(values[order], prepend=np.nan) != 0
+    codes = np.empty(len(values), dtype=np.intp)
+    codes[order] = np.cumsum(steps) - 1
+    mass = np.add.reduceat(weights[:, order], np.flatnonzero(steps), axis=1)
     midranks: Floats = np.cumsum(mass, axis=1) - mass / 2
     return midranks[:, codes]
 
@@ -131,23 +162,25 @@ def correlation_influence(x: Floats, y: Floats, value: float, method: Method, de
     Pearson: u*v - r*(u^2 + v^2)/2 for standardised residuals u and v (Devlin et al. 1975). Spearman adds what a row
     does to the ranks of the others (Croux and Dehon 2010), by cumulated sums.
     """
-    ranked = [stats.rankdata(v) / len(v) if method == "spearman" else v for v in (x, y)]
-    residuals = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in ranked]
+    ranks = [stats.rankdata(v) if method == "spearman" else v for v in (x, y)]
+    residuals = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in ranks]
     scales = [float(np.sqrt(np.mean(r**2))) for r in residuals]
     u, v = (r / s for r, s in zip(residuals, scales, strict=True))
     influence: Floats = u * v - value * (u**2 + v**2) / 2
     if method == "spearman":
-        influence += _rank_effect(x, v - value * u) / scales[0] + _rank_effect(y, u - value * v) / scales[1]
+        influence += _rank_effect(ranks[0], v - value * u) / scales[0]
+        influence += _rank_effect(ranks[1], u - value * v) / scales[1]
     influence -= influence.mean()
     return influence
 
 
-def _rank_effect(values: Floats, slopes: Floats) -> Floats:
-    _, codes = np.unique(values, return_inverse=True)
-    mass = np.bincount(codes, slopes)
+def _rank_effect(ranks: Floats, slopes: Floats) -> Floats:
+    """What a row adds by raising the ranks at or above its own, ties by a half; midranks are halves of integers."""
+    places = (2 * ranks).astype(np.intp)
+    mass = np.bincount(places, slopes)
     at_or_above = np.cumsum(mass[::-1])[::-1]
-    effect: Floats = (at_or_above - mass / 2) / len(values)
-    return effect[codes]
+    effect: Floats = at_or_above - mass / 2
+    return effect[places]
 
 
 def _expanded(value: float, per_prompt: Floats, sizes: Floats, counts: Floats) -> Floats:
@@ -167,7 +200,8 @@ def _t_test(value: float, degrees: int) -> float:
     return float(2 * stats.t.sf(abs(value) * np.sqrt(degrees / (1 - value**2)), degrees))
 
 
-def _clustered_test(value: float, per_prompt: Floats, n: int) -> float:
-    clusters = len(per_prompt)
-    error = np.sqrt(clusters / (clusters - 1) * np.sum(per_prompt**2)) / n
+def _clustered_test(value: float, per_prompt: Floats, sizes: Floats) -> float:
+    """p of no correlation by the jackknife over prompts."""
+    clusters, n = len(per_prompt), sizes.sum()
+    error = np.sqrt((clusters - 1) / clusters * np.sum((per_prompt / (1 - sizes / n)) ** 2)) / n
     return float(2 * stats.t.sf(abs(value) / error, clusters - 1)) if error > 0 else 0.0

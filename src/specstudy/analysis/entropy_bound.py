@@ -79,4 +79,6 @@ def percentile(values: Floats, prompts: Codes, level: float, settings: AnalysisS
     below = below.cumsum(axis=1)
     samples = grid[(counts @ below >= level * (counts @ below[:, -1])[:, None]).argmax(axis=1)]
     influence = np.bincount(codes, level - (values <= value), n_prompts).astype(np.float64)
-    return estimate(n, resampled(value, samples, influence), settings.confidence, None)
+    return estimate(
+        n, resampled(value, samples, influence, np.bincount(codes).astype(np.float64)), settings.confidence, None
+    )

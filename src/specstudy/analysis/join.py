@@ -24,6 +24,9 @@ from specstudy.setting import Setting
 
 Tables = Mapping[str, pd.DataFrame]
 
+# What is known of a drafted token before it is tested.
+DRAFT_MEASURES = ("draft_entropy_bits", "draft_top_prob", "draft_top_margin", "p_draft")
+
 
 def frame_of(tables: Tables, name: str) -> pd.DataFrame:
     """A table by name; one that a stage has not written is an empty frame with its columns."""
@@ -128,7 +131,7 @@ def tested_tokens(tables: Tables, setting: Setting) -> pd.DataFrame:
     tokens = of_setting(frame_of(tables, "spec_tokens"), setting)
     tokens = tokens[tokens["outcome"].isin(["accepted", "rejected"]).to_numpy(dtype=bool)]
     tokens = tokens.assign(accepted=(tokens["outcome"] == "accepted").to_numpy(dtype=np.float64))
-    measures = ("accepted", "expected_accept", "draft_entropy_bits", "verifier_entropy_bits")
+    measures = ("accepted", "expected_accept", "verifier_entropy_bits", *DRAFT_MEASURES)
     return _token_frame(tokens, ("repetition", "round", "index"), measures)
 
 

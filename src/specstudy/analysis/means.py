@@ -38,7 +38,8 @@ def difference(a: Floats, b: Floats, settings: AnalysisSettings, reference: floa
     samples = settings.counts(len(a)) @ a / len(a) - settings.counts(len(b))[::-1] @ b / len(b)
     influence = np.concatenate([(a - a.mean()) / len(a), (b.mean() - b) / len(b)])
     p_value = float(stats.ttest_ind(a - reference, b, equal_var=False).pvalue)
-    return estimate(n, resampled(value, samples, influence), settings.confidence, p_value)
+    sampled = resampled(value, samples, influence, groups=np.repeat([0, 1], [len(a), len(b)]))
+    return estimate(n, sampled, settings.confidence, p_value)
 
 
 def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) -> Estimate:
@@ -55,7 +56,7 @@ def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) 
     counts = settings.counts(len(numerators))
     totals = counts @ denominators
     samples = np.where(totals > 0, counts @ numerators, np.nan) / np.where(totals > 0, totals, 1.0)
-    sampled = resampled(value, samples, numerators - value * denominators)
+    sampled = resampled(value, samples, numerators - value * denominators, denominators)
     return estimate(n, sampled, settings.confidence, p_value=None)
 
 

@@ -28,6 +28,7 @@ from specstudy.analysis.measures import (
     primary_setting,
     setting_suffixes,
 )
+from specstudy.analysis.mechanism import Mechanism, mechanism
 from specstudy.analysis.reliability import reliabilities
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.analysis.setting_comparison import SettingComparison, compare_settings
@@ -53,6 +54,7 @@ class AnalysisResult:
     declarations: list[Declaration]
     correlations: list[Correlation]
     claims: list[Claim]
+    mechanism: Mechanism
     prompts: pd.DataFrame
     suffixes: dict[Setting, str]
     primary: Setting | None
@@ -115,12 +117,15 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     tested = {setting: tested_tokens(tables, setting) for setting in related}
     correlations = all_correlations(prompts, decoded, tested, related, settings)
     declared = declarations()
+    suffix, drafted = (suffixes[primary], tested[primary]) if primary else ("", None)
+    explained = mechanism(prompts, drafted, suffix, correlations, settings)
     evidence = Evidence(
         with_claim_measures(prompts, tables, list(suffixes.values())),
         with_bound(decoded),
-        tested[primary] if primary else decoded[:0],
+        decoded[:0] if drafted is None else drafted,
         suffixes,
         primary,
+        explained,
         settings,
         interventions.versions,
     )
@@ -129,13 +134,14 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         declarations=declared,
         correlations=correlations,
         claims=answer_claims(declared, evidence),
+        mechanism=explained,
         prompts=prompts,
         suffixes=suffixes,
         primary=primary,
         by_category=means_by_category(prompts, _averaged_measures(suffixes.values()), settings),
         reliability=reliabilities(tables, decoded, tested, related, settings),
         by_round_index=acceptance.by_round_index(tested, related, settings),
-        by_draft_entropy=acceptance.by_draft_entropy(decoded, tested.get(primary) if primary else None, settings),
+        by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
         sinks=analyze_sinks(tables, prompts, settings),
         comparison=compare_settings(tables, suffixes, list(related), settings),

@@ -18,6 +18,7 @@ from specstudy.report.figures import (
     gammas,
     health,
     interventions,
+    mechanism,
     routing,
     sampling,
     sinks,
@@ -36,6 +37,7 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "by_category": categories.by_category,
     "acceptance_by_draft_entropy": acceptance.by_draft_entropy,
     "acceptance_by_round_index": acceptance.by_round_index,
+    "calibration": mechanism.calibration,
     "sinks_by_role": sinks.sinks_by_role,
     "attention_foretold": attention.attention_foretold,
     "first_token_attention": attention.first_token_attention,
@@ -72,6 +74,9 @@ CAPTIONS: dict[str, str] = {
     "the verifier's own text (nothing censored), and what was accepted of the tokens that were tested.",
     "acceptance_by_round_index": "Share of tested tokens accepted, by place in the round. A place is reached only if "
     "all before it were accepted, so later places see the easier stretches of text.",
+    "calibration": "Reliability diagram: tenths of the tested draft tokens by what a predictor says of them, against "
+    "the share that was accepted. Probabilities come from logistic regressions that have not seen the prompt; the "
+    "entropy bound, 1 - sqrt(0.2 H), is taken as it is.",
     "sinks_by_role": "Attention as a robust z-score, by the part a token plays in the template, under three measures. "
     "The first divides by the queries that can see a position, which inflates positions near the end; the second sees "
     "nothing inside its own window; the third is what the answer's tokens really attend to.",

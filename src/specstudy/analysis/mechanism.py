@@ -1,0 +1,168 @@
+"""How the chain works where it can be taken apart: token by token, path by path, within and across categories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from specstudy.analysis import predictors
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
+from specstudy.analysis.correlations import holm
+from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, PRIMARY_CONTEXT_MEASURE
+from specstudy.analysis.mediation import mediation
+from specstudy.analysis.predictors import PREDICTORS, REFERENCE, Binned
+from specstudy.analysis.token_model import token_model
+from specstudy.records import CalibrationBin, Correlation, MediationPath, PredictorScore, TokenModelTerm
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """`predictors`, `calibration`, `token_model`, `mediation` are the rows of the tables of these names.
+
+    `scores`: (predictor, metric, minus) -> estimate, `minus` empty or the predictor that is subtracted. `terms` and
+    `paths`: the estimates behind the rows. `reversals`: pairs of measures whose correlation turns round within
+    categories (Simpson's paradox), pooled and within.
+    """
+
+    predictors: list[PredictorScore]
+    calibration: list[CalibrationBin]
+    token_model: list[TokenModelTerm]
+    mediation: list[MediationPath]
+    scores: dict[tuple[str, str, str], Estimate]
+    terms: dict[str, Estimate]
+    paths: dict[str, Estimate]
+    reversals: list[tuple[Correlation, Correlation]]
+
+
+def mechanism(
+    prompts: pd.DataFrame,
+    tested: pd.DataFrame | None,
+    suffix: str,
+    correlations: Iterable[Correlation],
+    settings: AnalysisSettings,
+) -> Mechanism:
+    """Everything about the primary setting's tokens (None where nothing was drafted) and about the mediated path."""
+    none = Estimate(0, null_reason="no token was drafted and tested")
+    binned = {p.name: "" if tested is None else predictors.binned(tested, p) for p in PREDICTORS}
+    scores = dict.fromkeys(_score_keys(), none) if tested is None else dict(_scores(binned, settings))
+    terms = {"draft_entropy_bits": none} if tested is None else token_model(tested, settings)
+    acceptance = PRIMARY_ACCEPTANCE_MEASURE + suffix
+    paths = {"indirect": Estimate(0, null_reason="acceptance was not measured")}
+    if acceptance in prompts:
+        paths = mediation(prompts, PRIMARY_CONTEXT_MEASURE, ENTROPY_MEASURE, acceptance, settings)
+    n_prompts = 0 if tested is None else tested["prompt_id"].nunique()
+    return Mechanism(
+        predictors=[_score_row(key, e, n_prompts) for key, e in scores.items()],
+        calibration=list(_calibration_rows(binned, settings)),
+        token_model=_term_rows(terms, n_prompts),
+        mediation=[_path_row(name, e) for name, e in paths.items()],
+        scores=scores,
+        terms=terms,
+        paths=paths,
+        reversals=list(reversals(correlations)),
+    )
+
+
+def reversals(correlations: Iterable[Correlation]) -> Iterator[tuple[Correlation, Correlation]]:
+    """Pairs whose pooled correlation and that within categories have opposite signs, both intervals without zero."""
+    by_key = {(r.subset, r.x, r.y, r.method): r for r in correlations if r.level == "prompt"}
+    for (subset, x, y, method), pooled in by_key.items():
+        within = by_key.get(("within_category", x, y, method))
+        if subset == "all" and within and _sign(pooled) * _sign(within) < 0:
+            yield pooled, within
+
+
+def _sign(record: Correlation) -> int:
+    """+1 or -1 where the interval lies on one side of zero, else 0."""
+    if record.ci_low is None or record.ci_high is None:
+        return 0
+    return 1 if record.ci_low > 0 else -1 if record.ci_high < 0 else 0
+
+
+def _score_keys() -> Iterator[tuple[str, str, str]]:
+    for predictor in PREDICTORS:
+        for metric in predictors.METRICS:
+            yield predictor.name, metric, ""
+            if predictor.name != REFERENCE:
+                yield predictor.name, metric, REFERENCE
+
+
+def _scores(
+    binned: dict[str, Binned | str], settings: AnalysisSettings
+) -> Iterator[tuple[tuple[str, str, str], Estimate]]:
+    reference = binned[REFERENCE]
+    for name, metric, minus in _score_keys():
+        data = binned[name]
+        if isinstance(data, str):
+            yield (name, metric, minus), Estimate(0, null_reason=data)
+        elif not minus:
+            yield (name, metric, minus), predictors.MEASURES[metric](data, settings)
+        elif isinstance(reference, str):
+            yield (name, metric, minus), Estimate(0, null_reason=reference)
+        else:
+            yield (name, metric, minus), predictors.difference(data, reference, metric, settings)
+
+
+def _score_row(key: tuple[str, str, str], e: Estimate, n_prompts: int) -> PredictorScore:
+    name, metric, minus = key
+    return PredictorScore(
+        predictor=name,
+        metric=metric,
+        minus=minus,
+        n_tokens=e.n,
+        n_prompts=n_prompts,
+        estimate=e.value,
+        ci_low=e.low,
+        ci_high=e.high,
+        null_reason=e.null_reason,
+    )
+
+
+def _calibration_rows(binned: dict[str, Binned | str], settings: AnalysisSettings) -> Iterator[CalibrationBin]:
+    for name, data in binned.items():
+        if isinstance(data, str):
+            continue
+        for number, (predicted, e) in enumerate(predictors.calibration(data, settings)):
+            yield CalibrationBin(
+                predictor=name,
+                bin=number,
+                n_tokens=e.n,
+                predicted=predicted,
+                accepted=e.value,
+                ci_low=e.low,
+                ci_high=e.high,
+                null_reason=e.null_reason,
+            )
+
+
+def _term_rows(terms: dict[str, Estimate], n_prompts: int) -> list[TokenModelTerm]:
+    tested = [name for name in terms if name != "constant"]
+    adjusted = dict(zip(tested, holm([terms[name].p_value for name in tested]), strict=True))
+    return [
+        TokenModelTerm(
+            term=name,
+            n_tokens=e.n,
+            n_prompts=n_prompts,
+            estimate=e.value,
+            ci_low=e.low,
+            ci_high=e.high,
+            p_value=e.p_value,
+            p_adjusted=adjusted.get(name),
+            null_reason=e.null_reason,
+        )
+        for name, e in terms.items()
+    ]
+
+
+def _path_row(path: str, e: Estimate) -> MediationPath:
+    return MediationPath(
+        path=path,
+        n=e.n,
+        estimate=e.value,
+        ci_low=e.low,
+        ci_high=e.high,
+        p_value=e.uncertainty.p_value(0.0) if e.uncertainty else None,
+        null_reason=e.null_reason,
+    )

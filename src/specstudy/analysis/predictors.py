@@ -1,0 +1,213 @@
+"""How well a drafted token's fate is foretold, by draft entropy and by rivals that cost as little.
+
+Tested tokens only: what lies behind a rejection is never tested, so nothing is known of it, and later places in a round
+hold the easier stretches of text. Each predictor is cut into bins of equal counts; counts of accepted and rejected
+tokens by prompt and bin are all that any measure here needs, so a bootstrap over prompts costs one matrix product.
+
+Probabilities come from a logistic regression on the predictor, fitted without the prompts that it predicts (five folds
+of whole prompts). AUROC is that of the predictor itself, which no fit can change. The entropy bound is taken as it is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from statsmodels.genmod.families import Binomial
+from statsmodels.genmod.generalized_linear_model import GLM
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, Resampled, estimate, resampled
+from specstudy.analysis.correlation import why_constant
+from specstudy.analysis.entropy_bound import lower_bound
+from specstudy.analysis.means import ratio
+
+N_BINS = 200
+N_GROUPS = 10
+N_FOLDS = 5
+# Fewer prompts than this cannot be left out in turn.
+FEWEST_PROMPTS = 5
+METRICS = ("auroc", "brier_score", "calibration_error")
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A column of the tested tokens; `sign` is +1 where more of it should mean acceptance; not fitted: taken as is."""
+
+    name: str
+    column: str
+    sign: float
+    fitted: bool = True
+
+
+PREDICTORS = (
+    Predictor("draft_entropy", "draft_entropy_bits", -1.0),
+    Predictor("draft_top_prob", "draft_top_prob", 1.0),
+    Predictor("draft_top_margin", "draft_top_margin", 1.0),
+    Predictor("drafted_prob", "p_draft", 1.0),
+    Predictor("entropy_bound", "draft_entropy_bits", -1.0, fitted=False),
+)
+REFERENCE = PREDICTORS[0].name
+
+
+@dataclass(frozen=True)
+class Binned:
+    """A predictor over prompts and bins: accepted and rejected tokens (prompts, bins), least acceptable bin first, and
+    the probability of acceptance said for each, from the other prompts."""
+
+    accepted: Floats
+    rejected: Floats
+    predicted: Floats
+
+    @property
+    def n_tokens(self) -> int:
+        return round(float(self.accepted.sum() + self.rejected.sum()))
+
+    @property
+    def group_of_bin(self) -> NDArray[np.intp]:
+        """Bins taken together into `N_GROUPS` groups of equal numbers of tokens: int (bins,)."""
+        sizes = (self.accepted + self.rejected).sum(axis=0)
+        middles = (np.cumsum(sizes) - sizes / 2) / sizes.sum()
+        groups: NDArray[np.intp] = np.minimum((middles * N_GROUPS).astype(np.intp), N_GROUPS - 1)
+        return groups
+
+
+def binned(tested: pd.DataFrame, predictor: Predictor) -> Binned | str:
+    """The predictor's counts and cross-validated probabilities, or why there are none."""
+    tokens = tested[[predictor.column, "prompt_id", "accepted"]].dropna()
+    scores = predictor.sign * tokens[predictor.column].to_numpy(dtype=np.float64)
+    prompts, names = pd.factorize(tokens["prompt_id"].astype(object), sort=True)
+    outcomes = tokens["accepted"].to_numpy(dtype=np.float64)
+    if len(names) < FEWEST_PROMPTS:
+        return f"{len(names)} prompts with tested tokens; {FEWEST_PROMPTS} are needed to leave some out"
+    for what, values in (("the predictor", scores), ("acceptance", outcomes)):
+        if reason := why_constant(values):
+            return f"{what} {reason}"
+    edges = np.unique(np.quantile(scores, np.linspace(0, 1, N_BINS + 1)[1:-1]))
+    bins = np.digitize(scores, edges)
+    shape = (len(names), len(edges) + 1)
+    cells = prompts * shape[1] + bins
+    accepted, rejected = (
+        np.bincount(cells, weights, np.prod(shape)).reshape(shape).astype(np.float64)
+        for weights in (outcomes, 1 - outcomes)
+    )
+    sizes = np.bincount(bins, minlength=shape[1])
+    middles = np.bincount(bins, scores, shape[1]) / np.maximum(sizes, 1)
+    used = sizes > 0
+    accepted, rejected, middles = accepted[:, used], rejected[:, used], middles[used]
+    if not predictor.fitted:
+        bound = lower_bound(predictor.sign * middles * np.log(2)).clip(0.0, 1.0)
+        return Binned(accepted, rejected, np.broadcast_to(bound, accepted.shape))
+    predicted = _cross_validated(accepted, rejected, middles)
+    return predicted if isinstance(predicted, str) else Binned(accepted, rejected, predicted)
+
+
+def _cross_validated(accepted: Floats, rejected: Floats, scores: Floats) -> Floats | str:
+    """Probabilities (prompts, bins) by logistic regressions that have not seen the prompt; folds are dealt in turn."""
+    predicted = np.empty_like(accepted)
+    fold_of_prompt = np.arange(len(accepted)) % N_FOLDS
+    design = np.column_stack([np.ones(len(scores)), (scores - scores.mean()) / scores.std()])
+    for fold in range(N_FOLDS):
+        left_out = fold_of_prompt == fold
+        counts = np.column_stack([accepted[~left_out].sum(axis=0), rejected[~left_out].sum(axis=0)])
+        seen = counts.sum(axis=1) > 0
+        with warnings.catch_warnings():
+            # Without overlap the fit runs away; the check below says so.
+            warnings.simplefilter("ignore")
+            fit = GLM(counts[seen], design[seen], family=Binomial()).fit()
+        if not fit.converged or not np.isfinite(fit.params).all():
+            return "no logistic regression fits"
+        predicted[left_out] = fit.predict(design)
+    return predicted
+
+
+def auroc(data: Binned, settings: AnalysisSettings) -> Estimate:
+    """The share of pairs of an accepted and a rejected token that the predictor puts in this order, ties a half."""
+    counts = settings.counts(len(data.accepted))
+    value = float(_auroc(data.accepted.sum(axis=0), data.rejected.sum(axis=0)))
+    samples = _auroc(counts @ data.accepted, counts @ data.rejected)
+    sampled = resampled(value, samples, _auroc_influence(data, value), _sizes(data))
+    return estimate(data.n_tokens, sampled, settings.confidence, None)
+
+
+def _auroc(accepted: Floats, rejected: Floats) -> Floats:
+    """AUROC from counts (..., bins), bins in order of the predictor: (...,)."""
+    rejected_below = np.cumsum(rejected, axis=-1) - rejected / 2
+    pairs = accepted.sum(axis=-1) * rejected.sum(axis=-1)
+    area: Floats = np.where(pairs > 0, np.sum(accepted * rejected_below, axis=-1), np.nan) / np.where(
+        pairs > 0, pairs, 1
+    )
+    return area
+
+
+def _auroc_influence(data: Binned, value: float) -> Floats:
+    accepted, rejected = data.accepted.sum(axis=0), data.rejected.sum(axis=0)
+    rejected_below = (np.cumsum(rejected) - rejected / 2) / rejected.sum() - value
+    accepted_above = (np.cumsum(accepted[::-1])[::-1] - accepted / 2) / accepted.sum() - value
+    influence: Floats = (
+        data.accepted @ rejected_below / accepted.sum() + data.rejected @ accepted_above / rejected.sum()
+    )
+    return influence
+
+
+def brier_score(data: Binned, settings: AnalysisSettings) -> Estimate:
+    """Mean squared distance of the predicted probability from the outcome (Brier 1950)."""
+    squares = data.accepted * (1 - data.predicted) ** 2 + data.rejected * data.predicted**2
+    return ratio(squares.sum(axis=1), (data.accepted + data.rejected).sum(axis=1), settings)
+
+
+def calibration_error(data: Binned, settings: AnalysisSettings) -> Estimate:
+    """Mean distance of predicted from observed acceptance over ten equal groups (expected calibration error)."""
+    gaps, sizes = _grouped(data, data.accepted - (data.accepted + data.rejected) * data.predicted), _sizes(data)
+    total = gaps.sum(axis=0)
+    value = float(np.abs(total).sum() / sizes.sum())
+    counts = settings.counts(len(gaps))
+    samples = np.abs(counts @ gaps).sum(axis=1) / np.maximum(counts @ sizes, 1.0)
+    influence = gaps @ np.sign(total) - value * sizes
+    return estimate(data.n_tokens, resampled(value, samples, influence, sizes), settings.confidence, None)
+
+
+def calibration(data: Binned, settings: AnalysisSettings) -> Iterator[tuple[float, Estimate]]:
+    """The reliability diagram: in each group, the mean predicted probability and the share accepted."""
+    sizes = _grouped(data, data.accepted + data.rejected)
+    predicted = _grouped(data, (data.accepted + data.rejected) * data.predicted)
+    for group, accepted in enumerate(_grouped(data, data.accepted).T):
+        if sizes[:, group].sum():
+            yield float(predicted[:, group].sum() / sizes[:, group].sum()), ratio(accepted, sizes[:, group], settings)
+
+
+def _grouped(data: Binned, cells: Floats) -> Floats:
+    members = data.group_of_bin[:, None] == np.arange(N_GROUPS)
+    grouped: Floats = cells @ members.astype(np.float64)
+    return grouped
+
+
+def _sizes(data: Binned) -> Floats:
+    sizes: Floats = (data.accepted + data.rejected).sum(axis=1)
+    return sizes
+
+
+MEASURES: dict[str, Callable[[Binned, AnalysisSettings], Estimate]] = {
+    "auroc": auroc,
+    "brier_score": brier_score,
+    "calibration_error": calibration_error,
+}
+
+
+def difference(first: Binned, second: Binned, metric: str, settings: AnalysisSettings) -> Estimate:
+    """A metric of one predictor minus that of another on the same tokens, resampled together."""
+    a, b = (MEASURES[metric](data, settings) for data in (first, second))
+    if not isinstance(a.uncertainty, Resampled) or not isinstance(b.uncertainty, Resampled):
+        return Estimate(a.n, null_reason=a.null_reason or b.null_reason)
+    if first.n_tokens != second.n_tokens or len(first.accepted) != len(second.accepted):
+        return Estimate(a.n, null_reason="the two predictors were not measured on the same tokens")
+    shift = replace(
+        a.uncertainty,
+        value=a.uncertainty.value - b.uncertainty.value,
+        samples=a.uncertainty.samples - b.uncertainty.samples,
+        acceleration=0.0,
+    )
+    return estimate(a.n, shift, settings.confidence, None)

@@ -1,0 +1,34 @@
+"""The mechanism: what foretells a token's fate, all else equal, and by which path context would act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from specstudy.analysis.bootstrap import Estimate
+from specstudy.analysis.join import Tables
+from specstudy.analysis.mediation import CAUTION
+from specstudy.analysis.predictors import METRICS, PREDICTORS, REFERENCE
+from specstudy.analysis.study import AnalysisResult
+from specstudy.report.chapters.chapter import Chapter, Context
+
+
+def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
+    mechanism = result.mechanism
+    if all(estimate.value is None for estimate in (*mechanism.scores.values(), *mechanism.paths.values())):
+        return None
+    return {
+        "metrics": METRICS,
+        "reference": REFERENCE,
+        "rows": [{"name": p.name, "cells": list(_cells(mechanism.scores, p.name))} for p in PREDICTORS],
+        "caution": CAUTION,
+    }
+
+
+def _cells(scores: Mapping[tuple[str, str, str], Estimate], name: str) -> list[Estimate]:
+    """Each metric of a predictor, then its AUROC minus that of the reference."""
+    difference = scores.get((name, "auroc", REFERENCE), Estimate(0))
+    return [*(scores[name, metric, ""] for metric in METRICS), difference]
+
+
+CHAPTER = Chapter("mechanism", "Mechanism", context)
