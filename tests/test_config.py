@@ -54,6 +54,7 @@ def test_a_config_is_frozen() -> None:
         ("spec", "baseline", "no"),
         ("spec", "temperature", -0.1),
         ("decode", "temperature", 5.1),
+        ("decode", "temperature", 1e-40),
         ("decode", "temperature", math.nan),
         ("decode", "temperature", math.inf),
         ("decode", "temperature", "0.7"),
@@ -176,7 +177,7 @@ def test_whole_numbers_become_floats_where_a_setting_is_real() -> None:
 
 @given(
     gamma=st.lists(st.integers(1, 64), min_size=1, max_size=5, unique=True),
-    temperature=st.floats(0, 5),
+    temperature=st.just(0.0) | st.floats(1e-4, 5),
     top_p=st.floats(0, 1, exclude_min=True),
     per_category=st.none() | st.integers(1, 50),
     path=st.text(min_size=1).filter(str.strip),

@@ -13,7 +13,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from specstudy.errors import UserError, no_such
-from specstudy.rules import FLAG, LABEL, TEXT, Rule, Section, one_of, one_or_more, optional, real, setting, whole
+from specstudy.rules import (
+    FLAG,
+    LABEL,
+    TEXT,
+    Rule,
+    Section,
+    one_of,
+    one_or_more,
+    optional,
+    real,
+    setting,
+    temperature_rule,
+    whole,
+)
 from specstudy.setting import STUDY_SETTING, Setting
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +65,7 @@ class PromptsConfig(Section):
     versions: str = setting("none", one_of("none", "poisoned", "hidden", "temperatures"))
     contexts: str = setting("data/prompts/contexts.yaml", TEXT)
     doses: int = setting(2, whole(1, 3))
-    temperatures: tuple[float, ...] = setting((1.0, 1.3), one_or_more(real(0, 5)))
+    temperatures: tuple[float, ...] = setting((1.0, 1.3), one_or_more(temperature_rule()))
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,7 @@ class DecodeConfig(Section):
     """The verifier's own sampling; temperature 0 is greedy."""
 
     NAME: ClassVar[str] = "decode"
-    temperature: float = setting(0.7, real(0, 5))
+    temperature: float = setting(0.7, temperature_rule())
     top_p: float = setting(0.9, real(0, 1, above_low=True))
     max_new_tokens: int = setting(128, whole(1, 1_000_000))
     repetitions: int = setting(1, whole(1, 10_000))
@@ -87,7 +100,7 @@ class SpecConfig(Section):
     NAME: ClassVar[str] = "spec"
     gamma: tuple[int, ...] = setting((4,), one_or_more(whole(1, 64)))
     repetitions: int = setting(1, whole(1, 10_000))
-    temperature: tuple[float, ...] = setting((0.7,), one_or_more(real(0, 5)))
+    temperature: tuple[float, ...] = setting((0.7,), one_or_more(temperature_rule()))
     top_p: tuple[float, ...] = setting((0.9,), one_or_more(real(0, 1, above_low=True)))
     proposer: tuple[str, ...] = setting(("model",), one_or_more(one_of("model", "prompt_lookup", "early_exit")))
     exit_layers: int = setting(2, whole(1, 1000))

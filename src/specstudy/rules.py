@@ -33,6 +33,22 @@ def whole(low: int, high: int) -> Rule:
     return Rule(f"a whole number from {low} to {high}", read)
 
 
+SMALLEST_TEMPERATURE = 1e-4
+
+
+def temperature_rule() -> Rule:
+    """A sampling temperature: 0 (greedy), or so large that logits divided by it stay finite in float32."""
+    in_range = real(0, 5)
+
+    def read(value: object) -> object:
+        number = in_range.read(value)
+        if isinstance(number, float) and 0 < number < SMALLEST_TEMPERATURE:
+            raise ValueError
+        return number
+
+    return Rule(f"0, or a number from {SMALLEST_TEMPERATURE:g} to 5", read)
+
+
 def real(low: float, high: float = math.inf, *, above_low: bool = False, below_high: bool = False) -> Rule:
     """A finite number from low to high; each end can be left out of the range."""
 

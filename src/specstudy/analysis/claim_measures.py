@@ -47,9 +47,13 @@ def _boundary(tokens: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
 
 
 def _commitment(tokens: pd.DataFrame) -> pd.Series:
-    """Mean entropy of tokens that begin a word minus that of tokens that continue one."""
+    """Mean entropy of tokens that begin a word minus that of tokens that continue one.
+
+    Punctuation, white space and special tokens neither begin nor continue a word.
+    """
     starts = tokens["is_word_start"].to_numpy(dtype=bool)
-    difference = _by_prompt(tokens[starts], "entropy_bits") - _by_prompt(tokens[~starts], "entropy_bits")
+    continues = ~starts & tokens["token"].astype(str).str.match(r"\w").to_numpy(dtype=bool)
+    difference = _by_prompt(tokens[starts], "entropy_bits") - _by_prompt(tokens[continues], "entropy_bits")
     return difference.rename("commitment_entropy_bits")
 
 

@@ -96,6 +96,10 @@ _WHY_ABSENT = {
 
 def _difference(claim: Declaration, evidence: Evidence) -> Finding:
     test, values = claim.test, evidence.values(claim.test["measure"])
+    present = set(evidence.prompts["category"])
+    missing = [name for name in (*test["over"], *test["under"]) if name not in present]
+    if missing:
+        return not_run(f"no prompts of category {', '.join(missing)}")
     over, under = (values[evidence.prompts["category"].isin(test[side])] for side in ("over", "under"))
     estimate = difference(over, under, evidence.settings)
     words = f"Mean {phrase(test['measure'])} of {', '.join(test['over'])} minus that of {', '.join(test['under'])}"

@@ -36,6 +36,9 @@ def chain_pairs(suffixes: list[str]) -> list[tuple[str, str]]:
     ]
 
 
+CONFOUNDERS = ("n_tokens", "prompt_nll_bits")
+
+
 def prompt_subsets(prompts: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, Floats | None]]:
     """The subsets of a prompt frame: its rows, and the covariates (rows, k) that are held constant, None for none."""
     dummies = pd.get_dummies(prompts["category"], drop_first=True).to_numpy(dtype=np.float64)
@@ -59,7 +62,11 @@ def prompt_correlations(
         for x, y in chain_pairs(suffixes):
             for method in METHODS:
                 a, b = rows[x].to_numpy(), rows[y].to_numpy()
-                estimate = correlate(a, b, np.arange(len(rows), dtype=np.intp), method, settings, covariates)
+                if (x == "n_tokens" and "length" in subset) or (subset == "given_confounders" and x in CONFOUNDERS):
+                    # Ranks of a covariate are not linear in it, so that a remainder would be left to correlate.
+                    estimate = Estimate(len(rows), null_reason=f"{x} is held constant")
+                else:
+                    estimate = correlate(a, b, np.arange(len(rows), dtype=np.intp), method, settings, covariates)
                 yield as_record("prompt", subset, x, y, method, estimate)
 
 

@@ -64,8 +64,12 @@ def _soft_health(sinks: SinkAnalysis, threshold: float) -> str:
     observed, chance = (sinks.answer(q, "context_health_soft") for q in (length.OBSERVED, length.EXPECTED))
     if observed.estimate is None or chance.estimate is None:
         return f"{text}."
-    outside = _apart(observed, chance)
-    told = "more than counting more positions explains" if outside else "not clearly more than counting positions gives"
+    if not _apart(observed, chance):
+        told = "not clearly different from what counting positions gives"
+    elif observed.estimate * chance.estimate > 0 and abs(observed.estimate) > abs(chance.estimate):
+        told = "more than counting more positions explains"
+    else:
+        told = "not what counting positions gives"
     return (
         f"{text}. Its rank correlation with the number of positions is {_estimate(observed)}, where independent "
         f"attention would give {_estimate(chance)}: {told}."
@@ -161,14 +165,17 @@ def _boundary_by_position(sinks: SinkAnalysis, threshold: float) -> str:
     found = {
         measure: [role_words(r) for r in rows if r.measure == measure and r.is_mild_sink]
         for measure in Z_MEASURES
-        if any(r.measure == measure and r.mean_z is not None for r in rows)
+        if any(r.measure == measure and r.mean_z_ci_low is not None for r in rows)
     }
     if not found:
         return ""
     parts = [f"by {MEASURE_WORDS[m]} {_listed(names) or 'none of them'}" for m, names in found.items()]
     common = [name for name in next(iter(found.values())) if all(name in names for names in found.values())]
     agreed = f" All of these measures agree on {_listed(common)}." if len(found) > 1 and common else ""
-    return f"Of its tokens, those with a mean z over {roles.MILD_SINK_Z:g} are: {'; '.join(parts)}.{agreed}"
+    return (
+        f"Of its tokens, those whose mean z is over {roles.MILD_SINK_Z:g} with all of its interval are: "
+        f"{'; '.join(parts)}.{agreed}"
+    )
 
 
 def _prediction(sinks: SinkAnalysis, threshold: float) -> str:
