@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ class TestRobustZScores:
         assert before.values is not None
         assert after.values == pytest.approx(before.values, rel=1e-4, abs=1e-4)
 
+    @settings(suppress_health_check=[HealthCheck.filter_too_much])
     @given(attentions)
     def test_order_and_middle_are_kept(self, attention: Floats) -> None:
         scores = formulas.robust_z_scores(attention, np.ones(len(attention), bool)).values

@@ -72,7 +72,13 @@ def test_sampling_of_spec_follows_decode_until_set() -> None:
         ("decode.temperature=nan", ["decode.temperature", "got nan"]),
         ("decode.temperature=inf", ["decode.temperature", "got inf"]),
         ("seed=1e3", ["seed", "whole number"]),
-        ("prompts=nosuch", ["prompts=nosuch", "ambiguous, code, creative, factual, file, math, study50"]),
+        (
+            "prompts=nosuch",
+            [
+                "prompts=nosuch",
+                "ambiguous, code, creative, factual, file, hidden_positions, math, poisoned, study50, temperatures",
+            ],
+        ),
         ("prompts=factul", ["did you mean factual?"]),
         ("prompts=[factual,code]", ["no such choice"]),
         ("prompts=null", ["prompts=null", "no such choice"]),

@@ -89,10 +89,11 @@ def test_teacher_forcing_equals_uncached_passes(block, monkeypatch):
 def test_attention_from_generated_tokens_counts_the_answers_queries_only(name):
     model = tiny.language_model(CONFIGURATIONS[name], seed=1)
     answer = [9, 4, 33, 12]
+    usual = model.module.config._attn_implementation
     model.module.set_attn_implementation("eager")
     with torch.no_grad():
         maps = model.module(input_ids=torch.tensor([PROMPT + answer]), output_attentions=True).attentions
-    model.module.set_attn_implementation("sdpa")
+    model.module.set_attn_implementation(usual)
     expected = torch.stack([m[0, :, len(PROMPT) :, : len(PROMPT)] for m in maps]).mean((0, 1, 2))
     found = decode.attention_from_generated(model, PROMPT, answer)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-8)

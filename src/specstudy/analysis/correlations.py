@@ -62,9 +62,11 @@ def prompt_correlations(
         for x, y in chain_pairs(suffixes):
             for method in METHODS:
                 a, b = rows[x].to_numpy(), rows[y].to_numpy()
-                if (x == "n_tokens" and "length" in subset) or (subset == "given_confounders" and x in CONFOUNDERS):
+                n = int((np.isfinite(a) & np.isfinite(b)).sum())
+                held = (x == "n_tokens" and "length" in subset) or (subset == "given_confounders" and x in CONFOUNDERS)
+                if n and held:
                     # Ranks of a covariate are not linear in it, so that a remainder would be left to correlate.
-                    estimate = Estimate(len(rows), null_reason=f"{x} is held constant")
+                    estimate = Estimate(n, null_reason=f"{x} is held constant")
                 else:
                     estimate = correlate(a, b, np.arange(len(rows), dtype=np.intp), method, settings, covariates)
                 yield as_record("prompt", subset, x, y, method, estimate)

@@ -152,7 +152,7 @@ class TeacherForced:
 
 @torch.inference_mode()
 def teacher_forced(
-    pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[int], warp: Warp, draft_warp: Warp
+    pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[int], warp: Warp, draft_warp: Warp | None = None
 ) -> TeacherForced:
     """The draft's certainty and sum_x min(p(x), q(x)) before each answer token; both are fed the text in blocks."""
     device = pair.verifier.device
@@ -169,7 +169,7 @@ def teacher_forced(
         raw = sampling.raw_statistics(q_logits)
         if not bool(raw.finite.all()):
             raise not_finite(pair.draft, ids[: start + len(block)])
-        p, q = complete_warp(p_logits, warp), complete_warp(q_logits, draft_warp)
+        p, q = complete_warp(p_logits, warp), complete_warp(q_logits, draft_warp or warp)
         first_prob, second_prob = sampling.top_two(q_logits, raw.log_normalizer)
         forced.draft_entropy_bits.extend(raw.entropy_bits.tolist())
         forced.draft_top_prob.extend(first_prob.tolist())
