@@ -128,7 +128,7 @@ def test_what_the_user_can_mend_is_one_line_and_leaves_nothing(
 DECODE_WORDS = (
     "prompts.categories=[code]",
     "prompts.per_category=3",
-    "decode.max_new_tokens=24",
+    "decode.max_new_tokens=64",
     "execution.threads=1",
 )
 

@@ -326,6 +326,14 @@ def test_groups_with_a_key_of_an_earlier_one_or_out_of_order_are_refused(
     assert list((tmp_path / "tables").iterdir()) == []
 
 
+def test_a_row_that_two_groups_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_directory_module, "_RESULTS_PER_GROUP", 1)
+    rows = {"decode_runs": [example("decode_runs")]}
+    result = {table: to_table(table, rows.get(table, [])) for table in STAGE_TABLES["decode"]}
+    with pytest.raises(InvalidRecordError, match="table decode_runs: keys occur more than once or out of order"):
+        consolidate(tmp_path, "decode", [result, result])
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 @given(pieces=st.lists(st.integers(0, 4), max_size=8), chunk=st.integers(1, 3))
 def test_joined_pieces_are_the_whole(
