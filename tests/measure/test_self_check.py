@@ -16,6 +16,7 @@ from specstudy.measure.self_check import run_self_check
 from specstudy.measure.speculation_records import SpeculationSettings
 from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.load import Pair
+from specstudy.tables.store import canonical_json
 
 PROMPTS = [[3, 5, 7, 11, 2, 40], [9, 8, 1, 1, 30]]
 WARP = Warp(1.0, 0.9)
@@ -136,3 +137,26 @@ def test_a_shift_of_all_logits_is_no_difference_and_masked_ids_do_not_count():
     a = torch.tensor([1.0, 2.0, -torch.inf, 4.0])
     assert self_check.differences(a, a + 3.0) == pytest.approx((0.0, 0.0), abs=1e-6)
     assert self_check.differences(a, a + torch.tensor([1.0, -1.0, 0.0, 0.0])) == pytest.approx((1.0, (2 / 3) ** 0.5))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("ids", [slice(3, 4), slice(None)], ids=["one logit", "all logits"])
+def test_logits_that_are_not_finite_fail_and_can_be_written(pair, monkeypatch, value, ids):
+    real = self_check.uncached_logits
+
+    def spoilt(model, text, keep):
+        logits = real(model, text, keep).clone()
+        logits[keep // 2, ids] = value
+        return logits
+
+    monkeypatch.setattr(self_check, "uncached_logits", spoilt)
+    outcome = checked(pair, 0)
+    assert not outcome.passed
+    assert not outcome.verifier_logits.passed
+    for report in (outcome.report(), outcome.report()["verifier_logits"], outcome.summary()):
+        canonical_json(report)  # refuses NaN
+        assert report["passed"] is False
+    told = outcome.report()["verifier_logits"]
+    assert told["largest_rms_difference"] is None
+    assert "largest_rms_difference" in told["not_finite"]
+    assert "verifier_rms" in outcome.summary()["not_finite"]

@@ -19,7 +19,10 @@ from speculate import SPECULATE
 from tiny_study import PROMPTS, configuration, tiny_pair
 
 from specstudy import open_run
-from specstudy.models.load import Pair
+from specstudy.measure import self_check
+from specstudy.models.load import LanguageModel, Pair
+from specstudy.report.checks import check_rows
+from specstudy.tables.manifest import failed_self_checks
 from specstudy.tables.run_directory import read_table
 
 STAGES = (PREFILL, DECODE, SPECULATE)
@@ -143,6 +146,26 @@ def test_a_stale_cache_marks_the_run_and_is_said_every_time(
     outcome = open_run(tmp_path / "latest").manifest["self_checks"]["speculate"]
     assert not outcome["passed"]
     assert outcome["verifier_logits"]["passed"] != outcome["draft_logits"]["passed"]
+
+
+def test_a_check_that_ends_in_nan_marks_the_run_and_is_said(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = self_check.uncached_logits
+
+    def spoilt(model: LanguageModel, ids: torch.Tensor, keep: int) -> torch.Tensor:
+        logits = real(model, ids, keep).clone()
+        logits[0] = torch.nan
+        return logits
+
+    monkeypatch.setattr(self_check, "uncached_logits", spoilt)
+    config = configuration(tmp_path)
+    assert workflow.run(config, STAGES) == 0
+    assert "SELF-CHECK FAILED in speculate: do not trust this run's numbers" in capsys.readouterr().err
+    manifest = open_run(tmp_path / "latest").manifest
+    assert failed_self_checks(manifest) == ["speculate"]
+    logits = next(row for row in check_rows(manifest) if row.meaning.startswith("verifier: logits"))
+    assert logits.measured.endswith("not finite largest difference and largest RMS difference and limit RMS")
 
 
 def test_the_honest_engine_is_not_marked(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,14 +91,13 @@ class SelfCheck:
         checks = {name: check for name, check in vars(self).items() if check}
         return {
             "passed": self.passed,
-            **{name: {"passed": check.passed, **asdict(check)} for name, check in checks.items()},
+            **{name: {"passed": check.passed, **_storable(asdict(check))} for name, check in checks.items()},
         }
 
     def summary(self) -> dict[str, Any]:
         """What decided, as one check."""
         draft = self.draft_logits
-        return {
-            "passed": self.passed,
+        values = {
             "verifier_rms": self.verifier_logits.largest_rms_difference,
             "limit_rms": self.verifier_logits.limit_rms,
             "draft_rms": draft.largest_rms_difference if draft else None,
@@ -107,6 +106,14 @@ class SelfCheck:
             "top_two_gap": self.greedy.top_two_gap,
             "distribution_p_value": self.distribution.p_value,
         }
+        return {"passed": self.passed, **_storable(values)}
+
+
+def _storable(values: dict[str, Any]) -> dict[str, Any]:
+    """Numbers that are not finite as null, which JSON knows, and their names under `not_finite`, if there are any."""
+    not_finite = [name for name, value in values.items() if value is not None and not np.isfinite(value)]
+    told = {"not_finite": not_finite} if not_finite else {}
+    return {**values, **dict.fromkeys(not_finite), **told}
 
 
 def run_self_check(
@@ -137,12 +144,12 @@ def run_self_check(
             compared[name].append(_compare(model, text, len(prompt), uncached, loop.seen[name], n_at_once))
             if name == "verifier":
                 places += probability_places(uncached[:-1], text[len(prompt) :], how.generation.warp, rng)
-    rounding = max(largest for c in compared["verifier"] for largest, _ in c.rounding)
+    rounding = _largest([largest for c in compared["verifier"] for largest, _ in c.rounding])
     return SelfCheck(
         _logit_check(compared["verifier"]),
         _logit_check(compared["draft"]) if compared["draft"] else None,
         # Rounding turns the order of two logits at most where both move by half of their gap.
-        _greedy_check(pair, prompts[0], shortened[0], limit_gap=max(2 * SAFETY * rounding, SMALLEST_LIMIT)),
+        _greedy_check(pair, prompts[0], shortened[0], limit_gap=_largest([2 * SAFETY * rounding, SMALLEST_LIMIT])),
         DistributionCheck(len(places), float(stats.kstest(places, "uniform").pvalue)),
     )
 
@@ -160,9 +167,11 @@ def uncached_logits(model: LanguageModel, ids: Tensor, keep: int) -> Tensor:
 
 
 def differences(a: Tensor, b: Tensor) -> tuple[float, float]:
-    """Largest absolute and root mean square of a - b [V] where both are finite, less a shift of all logits: that
-    changes no probability."""
-    difference = (a - b)[torch.isfinite(a) & torch.isfinite(b)]
+    """Largest absolute and root mean square of a - b [V] less a shift of all logits, which changes no probability.
+
+    Ids masked in both (minus infinity) do not count; any other logit that is not finite makes the result so too.
+    """
+    difference = (a - b)[~(torch.isneginf(a) & torch.isneginf(b))]
     difference = difference - difference.mean()
     return float(difference.abs().max()), float(difference.square().mean().sqrt())
 
@@ -258,11 +267,16 @@ def _compare(
 def _logit_check(comparisons: Sequence[_Comparison]) -> LogitCheck:
     engine = [pair for comparison in comparisons for pair in comparison.engine]
     return LogitCheck(
-        largest_difference=max(largest for largest, _ in engine),
-        largest_rms_difference=max(rms for _, rms in engine),
-        limit_rms=max(SAFETY * max(rms for c in comparisons for _, rms in c.rounding), SMALLEST_LIMIT),
+        largest_difference=_largest([largest for largest, _ in engine]),
+        largest_rms_difference=_largest([rms for _, rms in engine]),
+        limit_rms=_largest([SAFETY * rms for c in comparisons for _, rms in c.rounding] + [SMALLEST_LIMIT]),
         n_logits=len(engine),
     )
+
+
+def _largest(values: Sequence[float]) -> float:
+    """Their maximum, NaN if one of them is NaN, which `max` would lose."""
+    return float(np.max(values))
 
 
 def probability_places(logits: Tensor, answer: Tensor, warp: Warp, rng: np.random.Generator) -> list[float]:

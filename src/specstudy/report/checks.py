@@ -50,4 +50,6 @@ def _words(name: str) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return " and ".join(map(_words, value))
     return f"{value:.3g}" if isinstance(value, float) else str(value)
