@@ -1,6 +1,7 @@
 """How the shipped draft was made: sample the verifier's answers, train a few of its layers on them, write the draft.
 
-Every phase goes on from where it was interrupted. Shards and checkpoint lie in .cache/distill.
+Every phase goes on from where it was interrupted. Shards and checkpoints lie in .cache/distill; drafts of other layers or
+steps use the same shards.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def distill(
     training = TrainingPlan(
         layers=tuple(int(layer) for layer in layers.split(",")), head_size=int(head), steps=int(steps)
     )
-    _train(verifier, ends, sampling, training, shards, Path(work) / "training.pt", Path(directory))
+    _train(verifier, ends, sampling, training, shards, Path(work) / f"training-{training.name}.pt", Path(directory))
 
 
 def _sample(

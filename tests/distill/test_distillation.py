@@ -188,6 +188,14 @@ def test_an_interrupted_training_goes_on_from_its_checkpoint(verifier, shards, t
     assert second.step == 12
 
 
+def test_a_checkpoint_of_another_plan_is_not_gone_on_from(verifier, shards, tmp_path):
+    short, *_ = trainer(verifier, shards, tmp_path / "c.pt", 4)
+    short.run(lambda step, loss: None)
+    long, *_ = trainer(verifier, shards, tmp_path / "c.pt", 8)
+    assert long.step == 0
+    assert long.plan.name != short.plan.name
+
+
 def test_the_learning_rate_rises_stays_and_falls():
     plan = TrainingPlan(steps=100, warmup_steps=10, decay_share=0.3)
     factors = [learning_rate_factor(step, plan) for step in range(100)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -35,6 +35,11 @@ class TrainingPlan:
     temperature: float = 0.7
     top_p: float = 0.9
     seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What plans commonly differ in, as part of a file name."""
+        return f"layers-{'-'.join(map(str, self.layers))}-head-{self.head_size}-steps-{self.steps}"
 
 
 class Student(nn.Module):
@@ -137,7 +142,7 @@ class Trainer:
 
     `read` gives the training examples at the start of every pass, so that training may begin while sampling goes on;
     `tokens_by_pass` says how many answer tokens each pass had, `n_trained_tokens` on how many it was trained so far
-    (the last pass need not be whole; None where an older checkpoint did not count).
+    (the last pass need not be whole).
     """
 
     def __init__(
@@ -154,7 +159,7 @@ class Trainer:
         self.peaks = [group["lr"] for o in self.optimizers for group in o.param_groups]
         self.step = 0
         self.tokens_by_pass: list[int] = []
-        self.n_trained_tokens: int | None = 0
+        self.n_trained_tokens = 0
         self._resume()
 
     def run(self, report: Callable[[int, float], None], save_every: int = 100) -> None:
@@ -186,13 +191,12 @@ class Trainer:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        if self.n_trained_tokens is not None:
-            self.n_trained_tokens += len(batch.wanted)
+        self.n_trained_tokens += len(batch.wanted)
         return float(loss.detach())
 
     def _save(self) -> None:
         state = {
-            "layers": list(self.plan.layers),
+            "plan": asdict(self.plan),
             "positions": self.positions,
             "step": self.step,
             "tokens_by_pass": self.tokens_by_pass,
@@ -206,14 +210,14 @@ class Trainer:
         temporary.replace(self.checkpoint)
 
     def _resume(self) -> None:
-        """Go on from a checkpoint of the same layers and head; the pass in hand begins anew."""
+        """Go on from a checkpoint of the same plan and head; the pass in hand begins anew."""
         if not self.checkpoint.exists():
             return
         state = torch.load(self.checkpoint, weights_only=True)
-        if state["layers"] != list(self.plan.layers) or not torch.equal(state["positions"], self.positions):
+        if state.get("plan") != asdict(self.plan) or not torch.equal(state["positions"], self.positions):
             return
         self.step, self.tokens_by_pass = state["step"], state["tokens_by_pass"]
-        self.n_trained_tokens = state.get("n_trained_tokens")
+        self.n_trained_tokens = state["n_trained_tokens"]
         self.student.load_state_dict(state["student"], strict=False)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
