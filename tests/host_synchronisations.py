@@ -1,4 +1,4 @@
-"""Counts how often a piece of code makes the host wait for the device, on the CPU where nothing has to wait.
+"""Where and how often a piece of code makes the host wait for the device, on the CPU where nothing has to wait.
 
 A dispatch mode sees the ATen operations that read a value (`item`, `bool`, indexing by a mask); what leaves torch
 without an operation on the CPU (`tolist`, `numpy`, `cpu`, `to("cpu")`) is seen by patching the methods of Tensor.
@@ -6,6 +6,7 @@ without an operation on the CPU (`tolist`, `numpy`, `cpu`, `to("cpu")`) is seen 
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from specstudy.tables.store import PACKAGE
 
 # Operations whose result, or its shape, the host has to know before it can go on.
 READING_OPERATIONS = {
@@ -42,16 +46,25 @@ READING_METHODS = (
 )
 
 
+Note = Callable[[str, bool], None]
+"""Is told the kind of a synchronisation, and whether all that it reads is known to be on the host already."""
+
+
 class _Reads(TorchDispatchMode):
-    def __init__(self, note: Callable[[str], None]) -> None:
+    def __init__(self, note: Note) -> None:
         super().__init__()
         self._note = note
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function._schema.name.removeprefix("aten::")
         if name in READING_OPERATIONS or (name == "index" and _by_mask(args[1])):
-            self._note(name)
+            self._note(name, all(map(_on_host, tree_leaves((args, kwargs)))))
         return function(*args, **(kwargs or {}))
+
+
+def _on_host(value: object) -> bool:
+    """Whether a tensor has the mark of `mps_rules` on it, or this is none."""
+    return not isinstance(value, Tensor) or hasattr(value, "is_on_host")
 
 
 def _by_mask(indices: Any) -> bool:
@@ -60,19 +73,35 @@ def _by_mask(indices: Any) -> bool:
 
 @contextmanager
 def host_synchronisations() -> Iterator[Counter[str]]:
-    """Within this block, counts by kind. A method that calls another, or an operation, counts once."""
+    """Within this block, counts by kind."""
     counts: Counter[str] = Counter()
+    with _noting(lambda kind, on_host: counts.update([kind])):
+        yield counts
+
+
+@contextmanager
+def synchronising_places() -> Iterator[Counter[str]]:
+    """Within this block, counts by place: the innermost function of the package, as `sampling.draw`, and nothing for
+    what is on the host already."""
+    counts: Counter[str] = Counter()
+    with _noting(lambda kind, on_host: None if on_host else counts.update([_place()])):
+        yield counts
+
+
+@contextmanager
+def _noting(note: Note) -> Iterator[None]:
+    """A method that calls another, or an operation, is noted once."""
     inside = 0
 
-    def note(name: str) -> None:
+    def note_outermost(kind: str, on_host: bool) -> None:
         if not inside:
-            counts[name] += 1
+            note(kind, on_host)
 
-    def counting(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
             nonlocal inside
             if name != "to" or _moves_to_host(args, kwargs):
-                note(name)
+                note_outermost(name, _on_host(self))
             inside += 1
             try:
                 return real(self, *args, **kwargs)
@@ -81,15 +110,25 @@ def host_synchronisations() -> Iterator[Counter[str]]:
 
         return method
 
-    patches = [patch.object(Tensor, name, counting(name, getattr(Tensor, name))) for name in READING_METHODS]
+    patches = [patch.object(Tensor, name, noting(name, getattr(Tensor, name))) for name in READING_METHODS]
     for one in patches:
         one.start()
     try:
-        with _Reads(note):
-            yield counts
+        with _Reads(note_outermost):
+            yield
     finally:
         for one in patches:
             one.stop()
+
+
+def _place() -> str:
+    frame = sys._getframe()
+    while not frame.f_code.co_filename.startswith(str(PACKAGE)):
+        if frame.f_back is None:
+            return "outside the package"
+        frame = frame.f_back
+    module = frame.f_globals["__name__"].rpartition(".")[2]
+    return f"{module}.{frame.f_code.co_qualname.partition('.<locals>')[0]}"
 
 
 def _moves_to_host(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Every stage does only what Apple's MPS can do, seen without a Mac."""
+"""Every stage does only what Apple's MPS can do, and waits for it only where it is meant to, seen without a Mac."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 from decode import DECODE
+from host_synchronisations import synchronising_places
 from mps_rules import FALLBACKS, NotOnMpsError, allowed_fallbacks, operations_on_mps, under_mps_rules
 from prefill import PREFILL
 from speculate import SPECULATE
-from stages import Stage, Unit
+from stages import Stage
 from tiny_study import PROMPTS, configuration, tiny_pair
 
+from specstudy.measure import sampling
 from specstudy.models.load import Pair
 from specstudy.prompts import Prompt, render
 
@@ -27,22 +29,79 @@ SETTINGS = {
     "stop by bound": ["spec.stop=bound"],
 }
 
+# Once a pass; in `prefill_sums` it is the library, which looks for texts packed into one where nothing is cached.
+ATTENTION = {"attention_sums.SumsOfLayers.finish", "sinks.prefill_sums"}
+PREFILL_WAITS = {*ATTENTION, "sinks.negative_log2_likelihoods"}  # once a block of tokens
+GENERATE_WAITS = {"decode.generate"}  # once a token
+DECODE_WAITS = {*GENERATE_WAITS, *ATTENTION, "decode.teacher_forced", "decode.complete_warp"}  # once a block
+SPECULATE_WAITS = {*GENERATE_WAITS, "speculative.SpeculativeLoop._fetch"}  # once a round
+ALSO = {
+    "prompt look-up": {"prompt_lookup.PromptLookup.propose"},  # once a round
+    "stop by entropy": {"proposers.ModelProposer.propose"},  # once a drafted token after the first
+    "stop by bound": {"proposers.ModelProposer.propose"},
+}
+WAITS = {"prefill": PREFILL_WAITS, "decode": DECODE_WAITS, "speculate": SPECULATE_WAITS}
+
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     return tiny_pair()
 
 
-@pytest.mark.parametrize("words", SETTINGS.values(), ids=SETTINGS.keys())
-@pytest.mark.parametrize("stage", [PREFILL, DECODE, SPECULATE], ids=lambda stage: str(stage.name))
-def test_a_stage_does_only_what_mps_can(stage: Stage, words: list[str], pair: Pair, tmp_path: Path) -> None:
-    config = configuration(tmp_path, PROMPTS, *words)
+def measured(stage: Stage, name: str, pair: Pair, output_dir: Path) -> tuple[set[str], set[str]]:
+    """Operations that a stage used under the rules at one of SETTINGS, and where it waited for the device."""
+    config = configuration(output_dir, PROMPTS, *SETTINGS[name])
     unit = stage.units(config, render(Prompt("p", "own", PROMPTS["prompt-0"]), pair.tokenizer))[0]
-    records, operations = under_mps_rules(lambda: stage.measure(pair, config, unit))
-    assert records.keys()
+
+    def measure() -> set[str]:
+        with synchronising_places() as places:
+            assert stage.measure(pair, config, unit).keys()
+        return set(places)
+
+    places, operations = under_mps_rules(measure)
+    return operations, places
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("stage", [PREFILL, DECODE, SPECULATE], ids=lambda stage: str(stage.name))
+def test_a_stage_does_only_what_mps_can_and_waits_only_where_it_must(
+    stage: Stage, name: str, pair: Pair, tmp_path: Path
+) -> None:
+    operations, places = measured(stage, name, pair, tmp_path)
     assert "embedding" in operations
     assert len(operations) > 20
-    assert isinstance(unit, Unit)
+    assert places <= WAITS[stage.name] | ALSO.get(name, set())
+    assert places & WAITS[stage.name]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda t: t.sum().item(),
+        lambda t: t.tolist(),
+        lambda t: t.cpu(),
+        lambda t: bool((t > 0).any()),
+        lambda t: t[t > 0],
+        lambda t: torch.nonzero(t),
+    ],
+)
+@pytest.mark.parametrize("stage", [DECODE, SPECULATE], ids=lambda stage: str(stage.name))
+def test_a_wait_that_is_not_meant_is_seen(
+    stage: Stage,
+    read: Callable[[torch.Tensor], object],
+    pair: Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = sampling.RawStatistics.__init__
+
+    def reading(self: sampling.RawStatistics, *values: torch.Tensor) -> None:
+        real(self, *values)
+        read(self.entropy_bits)
+
+    monkeypatch.setattr(sampling.RawStatistics, "__init__", reading)
+    _, places = measured(stage, "sampling", pair, tmp_path)
+    assert places - WAITS[stage.name] == {"sampling.raw_statistics"}
 
 
 def test_the_list_of_fallbacks_is_empty() -> None:
