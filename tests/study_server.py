@@ -1,6 +1,6 @@
 """Studies of tiny models, each in a process of its own that something can happen to at an exact moment.
 
-Run as a script it reads one request a line, `[output_dir, moment, disaster]`, forks, and answers with
+Run as a script it reads one request a line, `[output_dir, moment, disaster, answered]`, forks, and answers with
 `[status, stderr, moments]`: how the study ended, what it said, and how often each kind of moment came. It forks rather
 than starts anew, so that torch is imported once. The product knows nothing of moments: they are calls that it makes.
 """
@@ -28,6 +28,7 @@ Moment = tuple[str, int]
 IN_A_FILE = ("write", "sync", "rename")
 """Moments between opening a file and its rename: half of it written, all of it written, synced."""
 KINDS = ("make directory", "open", *IN_A_FILE, "renamed", "sync directory", "measure")
+FIGURE = "by_category"
 DISASTERS = ("kill", "ENOSPC", "EROFS", "EIO")
 """SIGKILL at the moment; or every call of the kind fails from then on."""
 
@@ -54,11 +55,17 @@ class StudyServer:
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, places))},
         )
 
-    def run(self, output_dir: Path, moment: Moment = ("measure", sys.maxsize), disaster: str = "kill") -> Ended:
-        """A study in `output_dir`, until it ends."""
+    def run(
+        self,
+        output_dir: Path,
+        moment: Moment = ("measure", sys.maxsize),
+        disaster: str = "kill",
+        answered: bool = False,
+    ) -> Ended:
+        """A study in `output_dir`, until it ends; `answered` ones are analysed too, with one figure."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps([str(output_dir), moment, disaster]), file=self._process.stdin, flush=True)
+        print(json.dumps([str(output_dir), moment, disaster, answered]), file=self._process.stdin, flush=True)
         status, said, moments = json.loads(self._process.stdout.readline())
         return Ended(status, said, Counter(moments))
 
@@ -135,27 +142,32 @@ def serve() -> None:
     from tiny_study import PROMPTS, tiny_pair, words
 
     pair, prompts = tiny_pair(), dict(list(PROMPTS.items())[:3])
+    further = ["spec.gamma=2", "analysis.bootstrap_samples=20", "execution.threads=1"]
     with tempfile.TemporaryDirectory() as warmed_up:  # imports all there is to import, once
         run_study(pair, words(Path(warmed_up), prompts), Disaster(("", 0), ""))
     for line in sys.stdin:
-        output_dir, moment, disaster = json.loads(line)
-        arguments = [*words(Path(output_dir), prompts), "spec.gamma=2", "execution.threads=1"]
+        output_dir, moment, disaster, answered = json.loads(line)
+        if answered:
+            import specstudy.analysis.study
+            import specstudy.report.html  # noqa: F401
+        arguments = [*words(Path(output_dir), prompts), *further]
         with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as moments:
             if not (child := os.fork()):
                 os.dup2(said.fileno(), sys.stderr.fileno())
-                study(pair, arguments, Disaster(moment, disaster), moments)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # answers go there
+                study(pair, arguments, Disaster(moment, disaster), moments, answered)
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             said.seek(0)
             moments.seek(0)
             print(json.dumps([status, said.read(), json.loads(moments.read() or "{}")]), flush=True)
 
 
-def study(pair: Any, arguments: list[str], disaster: Disaster, moments: Any) -> None:
+def study(pair: Any, arguments: list[str], disaster: Disaster, moments: Any, answered: bool) -> None:
     """In the child: a study with a disaster; then the child ends."""
     disaster.install()
     status = 99
     try:
-        status = run_study(pair, arguments, disaster)
+        status = run_study(pair, arguments, disaster, answered)
     finally:
         json.dump(disaster.moments, moments)
         moments.flush()
@@ -163,8 +175,8 @@ def study(pair: Any, arguments: list[str], disaster: Disaster, moments: Any) -> 
         os._exit(status)
 
 
-def run_study(pair: Any, arguments: list[str], disaster: Disaster) -> int:
-    """A study by the way that a command takes."""
+def run_study(pair: Any, arguments: list[str], disaster: Disaster, answered: bool = False) -> int:
+    """A study by the way that a command takes. Only one figure is drawn: a kind of file is not killed better by more."""
     from dataclasses import replace
 
     import entry
@@ -173,11 +185,19 @@ def run_study(pair: Any, arguments: list[str], disaster: Disaster) -> int:
     from prefill import PREFILL
     from speculate import SPECULATE
 
+    def answer(run_dir: Path, config: Any) -> None:
+        import analyze
+
+        from specstudy.report import figures
+
+        figures.DRAWERS = {FIGURE: figures.DRAWERS[FIGURE]}
+        analyze.answer(run_dir, config)
+
     workflow.find_models = lambda config: lambda: pair
     stages = [replace(stage, measure=disaster.watching(stage.measure)) for stage in (PREFILL, DECODE, SPECULATE)]
     sys.argv = ["study.py", *arguments]
     try:
-        entry.main(lambda config: workflow.run(config, stages))
+        entry.main(lambda config: workflow.run(config, stages, after=answer if answered else None))
     except SystemExit as ended:
         return int(ended.code or 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from specstudy.tables.schema import check_unique
 
 SEED = 20
 MEASURED = [name for stage in ("prefill", "decode", "speculate") for name in STAGE_TABLES[stage]]
+ANSWERED = [*MEASURED, *STAGE_TABLES["analyze"], "prompt_versions", "errors"]
+LAST_BYTES = {".png": b"IEND\xaeB`\x82", ".svg": b"</svg>\n", ".html": b"</html>\n"}
 
 Tables = dict[str, list[dict[str, object]]]
 
@@ -57,11 +60,13 @@ def seeded_moments(n: int, counted: Counter[str]) -> list[Moment]:
 
 
 def readable(output_dir: Path) -> None:
-    """Every table that is there is whole, whatever happened."""
+    """Every table, figure and page that is there is whole, whatever happened."""
     for run_dir in output_dir.glob("smollm2-*"):
         for name in TABLES:
             if table_path(run_dir, name).exists():
                 check_unique(name, read_table(run_dir, name))
+        for file in [*run_dir.glob("figures/[!.]*"), *run_dir.glob("*.html")]:
+            assert file.read_bytes().endswith(LAST_BYTES[file.suffix]), file
 
 
 def assert_next_run_is_whole(server: StudyServer, output_dir: Path, expected: Tables) -> None:
@@ -96,6 +101,48 @@ def test_killed_at_a_hundred_moments(server: StudyServer, undisturbed: tuple[End
     kinds = assert_survives_kills(100, server, undisturbed, tmp_path)
     assert sum(kinds[kind] for kind in IN_A_FILE) == 50
     assert all(kinds[kind] >= 10 for kind in KINDS)
+
+
+def answers_of(output_dir: Path) -> dict[str, object]:
+    """Every table of the run made last, columns of a clock and all, and its figure."""
+    run_dir = (output_dir / "latest").resolve()
+    assert (run_dir / "report.html").is_file()
+    figures = {file.name: file.read_bytes() for file in run_dir.glob("figures/*")}
+    assert len(figures) == 2
+    return {**{name: read_table(run_dir, name).to_pylist() for name in ANSWERED}, **figures}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_killed_or_out_of_space_while_it_answers(server: StudyServer, tmp_path: Path) -> None:
+    """From the same results the next command gives the same answers, to the bit."""
+    measured = tmp_path / "measured"
+    before = server.run(measured)
+    assert before.status == 0
+
+    def with_results(name: str) -> Path:
+        shutil.copytree(measured / "store", tmp_path / name / "store")
+        return tmp_path / name
+
+    nothing_to_measure = server.run(with_results("nothing to measure")).moments
+    whole = with_results("whole")
+    ended = server.run(whole, answered=True)
+    assert (ended.status, ended.said) == (0, "")
+    expected = answers_of(whole)
+
+    rng = random.Random(SEED)
+    kills = [(kind, "kill") for kind in ("open", *IN_A_FILE, "renamed")]
+    for i, (kind, disaster) in enumerate([*2 * kills, *((kind, "ENOSPC") for kind in IN_A_FILE)]):
+        moment = (kind, rng.randrange(nothing_to_measure[kind], ended.moments[kind]))
+        output_dir = with_results(str(i))
+        struck = server.run(output_dir, moment, disaster, answered=True)
+        assert struck.status == {"kill": -9, "ENOSPC": 2}[disaster], (moment, struck.said)
+        assert struck.said.count("\n") == (disaster != "kill")
+        readable(output_dir)
+        again = server.run(output_dir, answered=True)
+        assert (again.status, again.said) == (0, "")
+        assert answers_of(output_dir) == expected
+        assert list(output_dir.rglob("*.tmp")) == []
 
 
 def test_killed_again_and_again(server: StudyServer, undisturbed: tuple[Ended, Tables], tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import warnings
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -15,10 +17,20 @@ from synthetic_versions import version_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
+from specstudy.errors import UserError
 from specstudy.report import figures
 from specstudy.report.figures import CAPTIONS, DRAWERS, draw_all
 from specstudy.report.figures.trace import typical_prompt
-from specstudy.report.style import category_marks, interval, number, p_value, visible_token, wrapped
+from specstudy.report.style import (
+    category_marks,
+    interval,
+    new_figure,
+    number,
+    p_value,
+    save,
+    visible_token,
+    wrapped,
+)
 from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=100)
@@ -160,6 +172,23 @@ def test_null_measures_do_not_stop_the_drawing(tmp_path):
     tables["prefill_tokens"] = tables["prefill_tokens"].assign(z_score=np.nan)
     tables["spec_runs"] = tables["spec_runs"].assign(alpha_expected=np.nan)
     draw_all(analyze(tables, FAST), tables, tmp_path)
+
+
+@pytest.mark.parametrize("refused", [1, 2], ids=["png", "svg"])
+def test_a_disk_that_refuses_leaves_the_earlier_figure_whole(refused, tmp_path, monkeypatch):
+    earlier = {path: path.read_bytes() for path in save(new_figure(), tmp_path, "a")}
+    calls = []
+
+    def sync(descriptor):
+        calls.append(descriptor)
+        if len(calls) >= 2 * refused - 1:  # a file, then its directory
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(UserError, match="cannot write .*: No space left on device"):
+        save(new_figure(3, 2), tmp_path, "a")
+    unchanged = [path.suffix for path in sorted(tmp_path.iterdir()) if path.read_bytes() == earlier[path]]
+    assert unchanged == [".png", ".svg"][refused - 1 :]
 
 
 def test_drawing_leaves_no_global_state(tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,6 +15,7 @@ from synthetic_versions import version_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
+from specstudy.errors import UserError
 from specstudy.report import html
 from specstudy.report.chapters import CHAPTERS, prompts
 from specstudy.report.figures import DRAWERS, draw_all
@@ -175,6 +178,20 @@ def test_a_study_with_missing_stages_has_a_page(tmp_path, kept):
     assert Page(page).open == []
     assert "not run" in page
     assert ("nan" in Page(page).texts) is False
+
+
+def test_a_disk_that_refuses_leaves_the_earlier_page_whole(tmp_path, monkeypatch):
+    plan = Plan(n_per_category=1, n_answer_tokens=8)
+    earlier = write(make_tables(plan), tmp_path)
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="cannot write .*report.html: No space left on device"):
+        write(make_tables(replace(plan, seed=1)), tmp_path)
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == earlier
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_failures_are_told(tmp_path):

@@ -19,6 +19,7 @@ from specstudy.report.chapters import CHAPTERS
 from specstudy.report.figures import CAPTIONS
 from specstudy.report.prompt_view import ENTROPY_LEVELS
 from specstudy.report.svg import inline_svg
+from specstudy.tables.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class WrittenChapter:
 
 
 def render(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any], figures_dir: Path, path: Path) -> None:
-    """Writes the page to `path`; figures are the SVG files in `figures_dir` (those missing are left out)."""
+    """Writes the page to `path`, whole or not at all; figures are the SVG files in `figures_dir` (those missing are
+    left out). Raises UserError where it cannot be written."""
     environment = _environment(figures_dir)
     environment.globals |= _common(result)
     chapters = []
@@ -43,7 +45,7 @@ def render(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any], 
     page = environment.get_template("report.html.j2").render(
         chapters=chapters, version=__version__, models=words.models_sentence(manifest), alarm=words.alarm(manifest)
     )
-    path.write_text(page, encoding="utf-8")
+    write_atomically(path, page.encode())
 
 
 def _environment(figures_dir: Path) -> jinja2.Environment:

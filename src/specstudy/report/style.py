@@ -14,6 +14,8 @@ import matplotlib
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
+from specstudy.tables.files import atomic_file
+
 INK, MUTED, GRID, PAPER = "#1f2328", "#656d76", "#d8dee4", "#ffffff"
 NONE = "\N{EN DASH}"
 DARK, LIGHT = "#111418", "#fefefe"
@@ -95,16 +97,20 @@ def new_figure(width_in: float = 6.4, height_in: float = 4.2) -> Figure:
 
 
 def save(figure: Figure, directory: Path, name: str) -> list[Path]:
-    """Writes `name`.png and `name`.svg; the same figure gives the same bytes."""
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = [directory / f"{name}.png", directory / f"{name}.svg"]
+    """Writes `name`.png and `name`.svg, each whole or not at all; the same figure gives the same bytes.
+
+    Raises UserError where they cannot be written.
+    """
+    png, svg = directory / f"{name}.png", directory / f"{name}.svg"
     with warnings.catch_warnings():
         # Tokens may be of any script; a missing glyph is drawn as a box and is no news.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
-        figure.savefig(paths[0], dpi=150, metadata={"Software": None})
-        figure.savefig(paths[1], metadata={"Date": None, "Creator": "specstudy"})
-    return paths
+        with atomic_file(png) as file:
+            figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
+        with atomic_file(svg) as file:
+            figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "specstudy"})
+    return [png, svg]
 
 
 def themed(color: str) -> str:
