@@ -171,7 +171,9 @@ def _check_installation() -> None:
 
 
 def _one_line(error: UserError) -> str:
-    return " ".join(str(error).split())
+    """Without what would break the line or command the terminal: words and file names may hold anything."""
+    line = " ".join(str(error).split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def _usage() -> str:

@@ -59,6 +59,7 @@ def fail_with(error: BaseException) -> entry.Stage:
     ("error", "code", "line"),
     [
         (UserError("no model\nat all"), 2, "error: no model at all\n"),
+        (UserError("\x1b[2J\x00\u202eé🙂\ud800"), 2, "error: \\x1b[2J\\x00\\u202eé🙂\\ud800\n"),
         (KeyboardInterrupt(), 130, "interrupted; the same command goes on from here\n"),
     ],
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import string
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import last_line, nothing_written
 
 from specstudy.config import StudyConfig, all_rules, from_mapping, to_mapping
 from specstudy.errors import UserError
@@ -26,37 +26,46 @@ words = st.builds(
 )
 
 
-def assert_configuration_or_line(given_words: list[str], sweep: bool) -> None:
-    try:
-        configs = sweep_configs(prepare(given_words, sweep=True)) if sweep else [study_config(given_words)]
-    except UserError:
-        return
+def assert_configurations_or_line(given_words: list[str], sweep: bool) -> None:
+    with nothing_written():
+        try:
+            configs = sweep_configs(prepare(given_words, sweep=True)) if sweep else [study_config(given_words)]
+        except UserError:
+            return
     for config in configs:
         assert isinstance(config, StudyConfig)
         assert from_mapping(to_mapping(config)) == config
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-FEW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-MANY = settings(FEW, max_examples=500)
+several_words = st.lists(words.filter(lambda word: not word.startswith("-")), min_size=1, max_size=3)
+FEW = settings(max_examples=30, deadline=None)
+MANY = settings(max_examples=500, deadline=None)
 
 
 @FEW
-@given(st.lists(words, min_size=1, max_size=3), st.booleans())
-def test_any_words_are_a_configuration_or_a_line(tmp_path: Path, given_words: list[str], sweep: bool) -> None:
-    assert_configuration_or_line(given_words, sweep)
-    assert list(tmp_path.iterdir()) == []
+@given(several_words, st.booleans())
+def test_any_words_are_configurations_or_refused(given_words: list[str], sweep: bool) -> None:
+    assert_configurations_or_line(given_words, sweep)
+
+
+@FEW
+@given(several_words)
+def test_any_words_end_in_one_line(given_words: list[str]) -> None:
+    assert last_line(given_words)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("sweep", [False, True])
 @MANY
-@given(st.lists(words, min_size=1, max_size=3))
-def test_a_thousand_times(tmp_path: Path, sweep: bool, given_words: list[str]) -> None:
-    assert_configuration_or_line(given_words, sweep)
-    assert list(tmp_path.iterdir()) == []
+@given(several_words)
+def test_five_hundred_sweeps(given_words: list[str]) -> None:
+    assert_configurations_or_line(given_words, sweep=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@MANY
+@given(several_words)
+def test_five_hundred_commands(given_words: list[str]) -> None:
+    assert_configurations_or_line(given_words, sweep=False)
+    assert last_line(given_words)

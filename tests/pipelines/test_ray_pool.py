@@ -79,6 +79,14 @@ def dying(stage: Stage, prompt_id: str, corpses: Path, lives: int) -> Stage:
     return replace(stage, measure=measure)
 
 
+def noting_its_process(stage: Stage, callers: Path) -> Stage:
+    def measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
+        (callers / str(os.getpid())).touch()
+        return stage.measure(pair, config, unit)
+
+    return replace(stage, measure=measure)
+
+
 def failing(stage: Stage, prompt_id: str, error: Exception) -> Stage:
     def measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
         if unit.prompt.prompt_id == prompt_id:
@@ -110,6 +118,21 @@ def test_tables_equal_those_of_one_process_though_a_worker_is_killed(
         "decode": (5, 0),
         "speculate": (5, 0),
     }
+
+
+def test_the_number_of_workers_changes_nothing(tmp_path: Path) -> None:
+    ways = {"local": ["execution=local"], "one": ["execution=ray"], "two": ["execution=ray"]}
+    measured_by: dict[str, int] = {}
+    for name, words in ways.items():
+        callers = tmp_path / f"{name} workers"
+        callers.mkdir()
+        stages = [noting_its_process(stage, callers) for stage in STAGES]
+        n_workers = {"local": 1, "one": 1, "two": 2}[name]
+        assert workflow.run(configured(tmp_path / name, *words, f"execution.workers={n_workers}"), stages) == 0
+        measured_by[name] = len(list(callers.iterdir()))
+    assert measured_by == {"local": 1, "one": 1, "two": 2}
+    for name in ("one", "two"):
+        assert first_difference(latest(tmp_path / "local"), latest(tmp_path / name)) is None
 
 
 def test_what_kills_every_worker_is_an_error_row_and_the_rest_goes_on(tmp_path: Path) -> None:
