@@ -176,7 +176,7 @@ def study(pair: Any, arguments: list[str], disaster: Disaster, moments: Any, ans
 
 
 def run_study(pair: Any, arguments: list[str], disaster: Disaster, answered: bool = False) -> int:
-    """A study by the way that a command takes. Only one figure is drawn: a kind of file is not killed better by more."""
+    """A study by the way that a command takes. One figure is drawn: more of them are no other kind of file."""
     from dataclasses import replace
 
     import entry

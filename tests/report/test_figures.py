@@ -185,7 +185,7 @@ def test_a_disk_that_refuses_leaves_the_earlier_figure_whole(refused, tmp_path, 
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", sync)
-    with pytest.raises(UserError, match="cannot write .*: No space left on device"):
+    with pytest.raises(UserError, match=r"cannot write .*: No space left on device"):
         save(new_figure(3, 2), tmp_path, "a")
     unchanged = [path.suffix for path in sorted(tmp_path.iterdir()) if path.read_bytes() == earlier[path]]
     assert unchanged == [".png", ".svg"][refused - 1 :]

@@ -188,7 +188,7 @@ def test_a_disk_that_refuses_leaves_the_earlier_page_whole(tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match="cannot write .*report.html: No space left on device"):
+    with pytest.raises(UserError, match=r"cannot write .*report\.html: No space left on device"):
         write(make_tables(replace(plan, seed=1)), tmp_path)
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == earlier
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
