@@ -127,7 +127,11 @@ def entropy_bits(probabilities: Floats) -> float:
 
 @dataclass(frozen=True)
 class Dimensions:
-    """What decides the FLOPs of a decoder: taken from a model's own configuration."""
+    """What decides the FLOPs of a decoder: taken from a model's own configuration.
+
+    In a mixture of experts `intermediate_size` is that of an expert, and `n_dense_layers` have none, but an MLP of
+    `dense_intermediate_size`. `latent_attention`: matrix elements of a layer's attention, if heads do not tell them.
+    """
 
     n_layers: int
     hidden_size: int
@@ -140,19 +144,25 @@ class Dimensions:
     n_experts: int = 0
     n_active_experts: int = 0
     shared_intermediate_size: int = 0
+    n_dense_layers: int = 0
+    dense_intermediate_size: int = 0
+    latent_attention: int = 0
 
 
 def flops_per_token(dimensions: Dimensions) -> float:
     """2 * matmul parameters a token passes: q, k, v, o and the MLP in every layer, plus the output projection.
 
-    Embedding look-up costs nothing; a tied output projection still counts. MoE layers count the active experts, a
-    shared one, and the router. Attention over the cache is left out, as in the usual estimate.
+    Embedding look-up costs nothing; a tied output projection still counts. MoE layers count the active experts, the
+    shared ones, and the router. Attention over the cache is left out, as in the usual estimate.
     """
     d = dimensions
-    attention = 2 * d.hidden_size * d.n_heads * d.head_dim + 2 * d.hidden_size * d.n_kv_heads * d.head_dim
+    by_heads = 2 * d.hidden_size * d.head_dim * (d.n_heads + d.n_kv_heads)
+    attention = d.n_layers * (d.latent_attention or by_heads)
     active_width = d.intermediate_size * (d.n_active_experts if d.n_experts else 1) + d.shared_intermediate_size
     mlp_and_router = d.mlp_matrices * d.hidden_size * active_width + d.hidden_size * d.n_experts
-    return 2.0 * (d.n_layers * (attention + mlp_and_router) + d.hidden_size * d.output_rows)
+    mlps = (d.n_layers - d.n_dense_layers) * mlp_and_router
+    mlps += d.n_dense_layers * d.mlp_matrices * d.hidden_size * d.dense_intermediate_size
+    return 2.0 * (attention + mlps + d.hidden_size * d.output_rows)
 
 
 def mean_or_none(values: Sequence[float] | Floats) -> float | None:

@@ -14,6 +14,7 @@ from specstudy import routing_formulas as formulas
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.measure.designs import assignments
+from specstudy.records import RoutingCost
 from specstudy.setting import STUDY_SETTING, Setting
 
 N, K, N_TOKENS, N_PROMPTS = 8, 2, 400, 6
@@ -154,7 +155,7 @@ def test_accepted_against_rejected_and_the_cost_of_a_pass() -> None:
             "cost_ratio_time": 0.1,
             "target_efficiency": 0.8 + i / 100,
         }
-        | {"speedup": 1.0, "repetition": 0, "category": "c"}
+        | {"speedup": 1.0, "theoretical_speedup_full": 0.9, "repetition": 0, "category": "c"}
         for i in range(N_PROMPTS)
     ]
     tables["spec_runs"] = pd.DataFrame(runs)
@@ -177,6 +178,32 @@ def test_accepted_against_rejected_and_the_cost_of_a_pass() -> None:
     assert many.by_bytes == pytest.approx((1000 + 200 * N) / (1000 + 200 * 4), abs=0.01)
     assert many.estimate is None
     assert many.null_reason == "timed for one sequence at a time only"
+
+
+def test_repetitions_of_a_prompt_are_one_value_of_the_clock() -> None:
+    rng = np.random.default_rng(2)
+    answers = [[assignments(N, K, 0.0, 0.0, 60, rng) for _ in LAYERS] for _ in range(N_PROMPTS)]
+    tables = tables_of(answers, verified({"accepted": 1.0, "rejected": 3.0}))
+    efficiencies = {f"p{i}": 0.8 + i / 100 for i in range(N_PROMPTS)}
+
+    def cost(n_repetitions: int) -> RoutingCost:
+        run = {**asdict(GAMMA), "category": "c", "alpha": 0.5, "cost_ratio_time": 0.1, "theoretical_speedup_full": None}
+        tables["spec_runs"] = pd.DataFrame(
+            {**run, "prompt_id": name, "repetition": number, "target_efficiency": value + shift, "speedup": 1 + value}
+            for name, value in efficiencies.items()
+            # The first prompt is measured more often, and its repetitions differ about its value.
+            for number, shift in enumerate([-0.1, 0.1] * n_repetitions if name == "p0" else [0.0])
+        )
+        return analysed(tables, (GAMMA,)).costs(1)[0]
+
+    once = cost(1)
+    assert once.estimate == pytest.approx(0.825)
+    assert once.speedup == pytest.approx(1.825)
+    assert once.speedup_by_bytes is once.speedup_by_clock is None, "no theory of drafts that end early"
+    many = cost(4)
+    assert (many.estimate, many.ci_low, many.ci_high) == pytest.approx(
+        (once.estimate, once.ci_low, once.ci_high), abs=0.002
+    )
 
 
 def test_other_settings_and_no_routing() -> None:

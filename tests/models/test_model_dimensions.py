@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
 from small_checkpoints import small_llama
+from tiny_mixtures import families
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
@@ -74,16 +76,16 @@ def test_by_hand(config: PreTrainedConfig, flops: int) -> None:
 
 def matrix_elements_a_token_passes(model: PreTrainedModel, dimensions: Dimensions) -> float:
     """Counted from the weights: all matrices but embeddings; of experts the active share."""
-    count = 0.0
+    count = Fraction(0)
     for name, weight in model.named_parameters():
         is_matrix = weight.ndim >= 2 and "bias" not in name and "shared_expert_gate" not in name
         if not is_matrix or any(part in name for part in ("embed", "wte", "wpe")):
             continue
         is_expert = ".experts." in name
-        share = dimensions.n_active_experts / dimensions.n_experts if is_expert else 1.0
+        share = Fraction(dimensions.n_active_experts, dimensions.n_experts) if is_expert else 1
         count += weight.numel() * share
     output = model.get_output_embeddings().weight
-    return count + (output.numel() if output is model.get_input_embeddings().weight else 0)
+    return float(count) + (output.numel() if output is model.get_input_embeddings().weight else 0)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,7 @@ def matrix_elements_a_token_passes(model: PreTrainedModel, dimensions: Dimension
         MixtralConfig(**EXPERTS, num_local_experts=4),
         Qwen2MoeConfig(**EXPERTS, num_experts=4, moe_intermediate_size=24, shared_expert_intermediate_size=40),
         GptOssConfig(**EXPERTS, head_dim=16, num_local_experts=4),
+        *families().values(),
         FalconConfig(vocab_size=61, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, multi_query=True),
         OPTConfig(vocab_size=61, hidden_size=32, ffn_dim=48, num_hidden_layers=3, num_attention_heads=4),
         BloomConfig(vocab_size=61, hidden_size=32, n_layer=3, n_head=4),

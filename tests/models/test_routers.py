@@ -7,70 +7,15 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from tiny_mixtures import HIDDEN, N_CHOSEN, N_EXPERTS, families, random_mixture, sizes
 from torch import Tensor, nn
-from transformers import (
-    DeepseekV2Config,
-    DeepseekV3Config,
-    GptOssConfig,
-    GraniteMoeConfig,
-    LlamaConfig,
-    MixtralConfig,
-    OlmoeConfig,
-    PhimoeConfig,
-    PreTrainedConfig,
-    Qwen2MoeConfig,
-    Qwen3MoeConfig,
-)
+from transformers import LlamaConfig, MixtralConfig, PhimoeConfig, Qwen2MoeConfig
 
 from specstudy.errors import UserError
 from specstudy.models.cache import CachedModel
-from specstudy.models.load import LanguageModel
 from specstudy.models.routers import KINDS, expert_layers, other_bytes, router_kind, watched_routers
 
-N_EXPERTS, N_CHOSEN = 8, 3
-COMMON: dict[str, Any] = {
-    "vocab_size": tiny.VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-    "num_experts_per_tok": N_CHOSEN,
-    "initializer_range": 0.3,
-}
-LATENT: dict[str, Any] = {
-    **COMMON,
-    "num_key_value_heads": 4,
-    "kv_lora_rank": 8,
-    "q_lora_rank": 8,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 8,
-    "v_head_dim": 8,
-    "n_routed_experts": N_EXPERTS,
-    "n_shared_experts": 1,
-    "moe_intermediate_size": 24,
-    "first_k_dense_replace": 1,
-    "routed_scaling_factor": 1.7,
-    "n_group": 4,
-    "topk_group": 2,
-}
-FAMILIES: dict[str, PreTrainedConfig] = {
-    "mixtral": MixtralConfig(**COMMON, num_local_experts=N_EXPERTS),
-    "qwen2_moe": Qwen2MoeConfig(
-        **COMMON, num_experts=N_EXPERTS, moe_intermediate_size=24, shared_expert_intermediate_size=16
-    ),
-    "qwen2_moe, dense first layer": Qwen2MoeConfig(
-        **COMMON, num_experts=N_EXPERTS, moe_intermediate_size=24, mlp_only_layers=[0], norm_topk_prob=True
-    ),
-    "qwen3_moe": Qwen3MoeConfig(**COMMON, num_experts=N_EXPERTS, moe_intermediate_size=24, norm_topk_prob=True),
-    "olmoe": OlmoeConfig(**COMMON, num_experts=N_EXPERTS),
-    "granitemoe": GraniteMoeConfig(**COMMON, num_local_experts=N_EXPERTS),
-    "deepseek_v2": DeepseekV2Config(**LATENT, topk_method="greedy"),
-    "deepseek_v2, groups": DeepseekV2Config(**LATENT, topk_method="group_limited_greedy"),
-    "deepseek_v3": DeepseekV3Config(**LATENT, norm_topk_prob=True),
-    "gpt_oss": GptOssConfig(**COMMON, num_local_experts=N_EXPERTS, head_dim=8, sliding_window=16),
-}
+FAMILIES = families()
 
 
 def softmax_then_top_k(logits: Tensor, normalised: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,28 +66,17 @@ def by_hand(family: str, router: Any, hidden: Tensor) -> tuple[Tensor, Tensor, T
     return chosen.gather(1, order), gates.gather(1, order), sigmoid / sigmoid.sum(-1, keepdim=True)
 
 
-def random_model(config: PreTrainedConfig) -> LanguageModel:
-    model = tiny.language_model(config)
-    generator = torch.Generator().manual_seed(1)
-    for layer in expert_layers(model.module, "tiny"):  # what starts as zeros would hide a bias that is left out
-        for name in ("e_score_correction_bias", "bias", "weight"):
-            values = getattr(layer.router, name, None)
-            if values is not None:
-                values.data = torch.randn(values.shape, generator=generator) * 0.4
-    return model
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.inference_mode()
 def test_routing_is_what_the_router_computes(family: str) -> None:
-    model = random_model(FAMILIES[family])
+    model = random_mixture(FAMILIES[family])
     layers = expert_layers(model.module, "tiny")
     dense_first = family.startswith("deepseek") or "dense" in family
     assert [layer.index for layer in layers] == ([1, 2] if dense_first else [0, 1, 2])
     inputs: list[list[Tensor]] = [[] for _ in layers]
 
     def keep(place: int) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        return lambda module, arguments: inputs[place].append(arguments[0].reshape(-1, 32).clone())
+        return lambda module, arguments: inputs[place].append(arguments[0].reshape(-1, HIDDEN).clone())
 
     seen = [layer.router.register_forward_pre_hook(keep(place)) for place, layer in enumerate(layers)]
     ids = torch.arange(11) * 5 % tiny.VOCABULARY
@@ -171,26 +105,26 @@ def test_every_known_family_is_tested() -> None:
 
 
 def test_bytes_of_experts_and_of_the_rest() -> None:
-    model = random_model(FAMILIES["qwen2_moe"])
+    model = random_mixture(FAMILIES["qwen2_moe"])
     layers = expert_layers(model.module, "tiny")
     assert [layer.expert_bytes for layer in layers] == [3 * 32 * 24 * 4] * 3
     everything = 4 * sum(p.numel() for p in model.module.parameters())
     embedding, experts = 4 * tiny.VOCABULARY * 32, 3 * 8 * 3 * 32 * 24 * 4
     assert other_bytes(model.module, layers) == everything - embedding - experts
-    tied = random_model(MixtralConfig(**COMMON, num_local_experts=N_EXPERTS, tie_word_embeddings=True))
+    tied = random_mixture(MixtralConfig(**sizes(), num_local_experts=N_EXPERTS, tie_word_embeddings=True))
     everything = 4 * sum(p.numel() for p in tied.module.parameters())
     assert other_bytes(tied.module, expert_layers(tied.module, "tiny")) == everything - experts
 
 
 def test_hooks_go_when_the_block_fails() -> None:
-    model = random_model(FAMILIES["mixtral"])
+    model = random_mixture(FAMILIES["mixtral"])
     with pytest.raises(RuntimeError), watched_routers(model.module, "tiny"):
         raise RuntimeError
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.module.modules())
 
 
 def test_layers_borrowed_by_a_draft_are_not_taken_for_a_pass() -> None:
-    model = random_model(FAMILIES["mixtral"])
+    model = random_mixture(FAMILIES["mixtral"])
     with watched_routers(model.module, "tiny") as watch:
         model.module(input_ids=torch.tensor([[1, 2]]), use_cache=False)
         model.module.model(input_ids=torch.tensor([[3, 4, 5]]), use_cache=False)
@@ -202,6 +136,6 @@ def test_models_that_cannot_be_measured_are_refused() -> None:
         router_kind(LlamaConfig(), "some/llama")
     with pytest.raises(UserError, match="routers of phimoe are not known here; known are mixtral"):
         router_kind(PhimoeConfig(), "some/phi")
-    dense = tiny.language_model(Qwen2MoeConfig(**COMMON, num_experts=N_EXPERTS, mlp_only_layers=[0, 1, 2]))
+    dense = tiny.language_model(Qwen2MoeConfig(**sizes(), num_experts=N_EXPERTS, mlp_only_layers=[0, 1, 2]))
     with pytest.raises(UserError, match="none of its layers has experts"):
         expert_layers(dense.module, "tiny")

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from specstudy.errors import UserError
+from specstudy.models.dimensions import dimensions_of
 from specstudy.models.load import LanguageModel
 
 
@@ -36,5 +37,5 @@ def first_layers(verifier: LanguageModel, n_layers: int) -> LanguageModel:
         verifier,
         name=f"first {n_layers} layers of {verifier.name}",
         module=module.eval(),
-        dimensions=dataclasses.replace(verifier.dimensions, n_layers=n_layers),
+        dimensions=dimensions_of(module),
     )

@@ -7,9 +7,10 @@ from collections.abc import Sequence as Rows
 from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 
 from specstudy import formulas
-from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
 from specstudy.analysis.means import mean
 from specstudy.analysis.routing.resample import over_prompts, quotient, summed_by_prompt
@@ -95,34 +96,43 @@ def _row(
 ) -> RoutingCost:
     """With the clock, which was read for single sequences only, and the speedups by both."""
     runs = of_setting(frame_of(tables, "spec_runs"), setting)
-    runs = runs[["prompt_id", "alpha", "cost_ratio_time", "target_efficiency", "speedup"]]
-    known = {name: numbers(runs[name]) for name in ("alpha", "cost_ratio_time", "target_efficiency", "speedup")}
-    clock = mean(known["target_efficiency"], settings)
-    timed = batch == 1 and clock.value is not None
-
-    def predicted(efficiencies: Floats) -> float | None:
-        parts = zip(known["alpha"], known["cost_ratio_time"], efficiencies, strict=True)
-        return formulas.mean_or_none(
-            np.array(
-                [
-                    formulas.expected_speedup_full(alpha, setting.gamma, cost, efficiency, 0.0)
-                    for alpha, cost, efficiency in parts
-                    if np.isfinite([alpha, cost, efficiency]).all()
-                ]
-            )
-        )
-
-    why_not = "timed for one sequence at a time only" if batch > 1 else "the verifier alone was not timed"
+    clock = mean(_by_prompt(runs, numbers(runs["target_efficiency"])), settings)
+    if batch > 1:
+        clock = Estimate(0, null_reason="timed for one sequence at a time only")
+    elif clock.value is None:
+        clock = Estimate(0, null_reason="the verifier alone was not timed")
+    timed = clock.value is not None
+    speedup = _by_prompt(runs, numbers(runs["speedup"]))
     return RoutingCost(
         **asdict(setting),
         **values,  # type: ignore[arg-type]
         batch=batch,
         by_bytes=by_bytes,
-        estimate=clock.value if timed else None,
-        ci_low=clock.low if timed else None,
-        ci_high=clock.high if timed else None,
-        speedup=formulas.mean_or_none(known["speedup"][np.isfinite(known["speedup"])]) if timed else None,
-        speedup_by_bytes=predicted(np.full(len(runs), by_bytes)) if timed else None,
-        speedup_by_clock=predicted(known["target_efficiency"]) if timed else None,
-        null_reason=clock.null_reason if timed else why_not,
+        estimate=clock.value,
+        ci_low=clock.low,
+        ci_high=clock.high,
+        speedup=formulas.mean_or_none(speedup[np.isfinite(speedup)]) if timed else None,
+        speedup_by_bytes=_predicted(runs, setting, np.full(len(runs), by_bytes)) if timed else None,
+        speedup_by_clock=_predicted(runs, setting, numbers(runs["target_efficiency"])) if timed else None,
+        null_reason=clock.null_reason,
     )
+
+
+def _predicted(runs: pd.DataFrame, setting: Setting, efficiencies: Floats) -> float | None:
+    """Mean over prompts of the formula without overhead. None where drafts are not of gamma tokens, as it assumes; the
+    runs themselves then have no theory."""
+    alphas, costs, theory = (numbers(runs[n]) for n in ("alpha", "cost_ratio_time", "theoretical_speedup_full"))
+    parts = zip(alphas, costs, efficiencies, theory, strict=True)
+    values = [
+        formulas.expected_speedup_full(alpha, setting.gamma, cost, efficiency, 0.0)
+        if np.isfinite([alpha, cost, efficiency, known]).all()
+        else np.nan
+        for alpha, cost, efficiency, known in parts
+    ]
+    by_prompt = _by_prompt(runs, np.array(values, dtype=np.float64))
+    return formulas.mean_or_none(by_prompt[np.isfinite(by_prompt)])
+
+
+def _by_prompt(runs: pd.DataFrame, values: Floats) -> Floats:
+    """Repetitions averaged within their prompts; NaN where a prompt has none."""
+    return pd.Series(values).groupby(runs["prompt_id"].to_numpy()).mean().to_numpy(dtype=np.float64)
