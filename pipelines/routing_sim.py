@@ -34,6 +34,8 @@ def simulate(**given: str) -> None:
         table.add_row(str(cost.gamma), *cells)
     console = report_console()
     console.print(table)
+    all_of_it, of_a_token = (f"{count / 1e6:,.1f} million" for count in (design.size.total, design.size.active))
+    console.print(f"The layer has {all_of_it} parameters, of which a token uses {of_a_token}.")
     console.print(
         "used: distinct experts of gamma + 1 tokens, routed by the design. uniform, popular, pairs: what tokens that "
         "choose uniformly, independently by popularity, or by pairs of tokens would use. bytes, clock: time of a "

@@ -1,4 +1,4 @@
-"""Pure mathematics of mixture-of-experts routing: gates, distinct experts of a window, balance, bytes. NumPy only.
+"""Pure mathematics of mixture-of-experts routing: distinct experts of a window, overlap, balance, bytes. NumPy only.
 
 N experts a layer, k of them chosen for each token; a verifier pass reads the distinct experts of its W = gamma + 1
 tokens once each.
@@ -14,16 +14,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
-
-IPF_TOLERANCE = 1e-12
-IPF_SWEEPS = 2000
-
-
-def top_k_gates(scores: Floats, k: int) -> tuple[Ids, Floats]:
-    """Chosen experts [k] and their gates [k]: softmax over the k largest scores [N] (Mixtral, arXiv 2401.04088)."""
-    chosen = np.argsort(-scores, kind="stable")[:k]
-    weights = np.exp(scores[chosen] - scores[chosen].max())
-    return chosen.astype(np.int64), weights / weights.sum()
 
 
 @dataclass(frozen=True)
@@ -91,43 +81,6 @@ def popularity_of(used: NDArray[np.bool_]) -> Floats:
     return np.asarray(used.mean(0), dtype=np.float64)
 
 
-def coactivation_of(used: NDArray[np.bool_], window: int) -> Floats:
-    """P(on now and on again `gap` tokens later) for gaps 1 to window - 1: used [T, N] -> [window - 1, N]."""
-    pairs = [(used[gap:] & used[:-gap]).mean(0) for gap in range(1, window)]
-    return np.array(pairs, dtype=np.float64).reshape(window - 1, used.shape[1])
-
-
-def expected_distinct_pairwise(popularity: Floats, coactivation: Floats) -> float:
-    """Distinct experts of W tokens under the maximum-entropy process with these one- and two-token probabilities.
-
-    popularity [N], coactivation [W - 1, N] at gaps 1 to W - 1. Exact where pairs determine the joint distribution.
-    """
-    return float((1.0 - never_on(popularity, coactivation)).sum())
-
-
-def never_on(popularity: Floats, coactivation: Floats) -> Floats:
-    """P(an expert is on for none of W tokens) [N], by `joint_on_off`."""
-    return joint_on_off(popularity, coactivation)[:, 0]
-
-
-def joint_on_off(popularity: Floats, coactivation: Floats) -> Floats:
-    """Maximum-entropy joint distribution of an expert's W on/off states: [N, 2^W]; bit t of a state is token t.
-
-    Raises ValueError for probabilities that no process can have, which would not converge.
-    """
-    window = len(coactivation) + 1
-    largest, smallest = popularity, np.maximum(0.0, 2.0 * popularity - 1.0)
-    if ((coactivation > largest + 1e-9) | (coactivation < smallest - 1e-9)).any():
-        raise ValueError("an expert cannot be on twice more often than once, or less often than its popularity forces")
-    pairs = {
-        (a, b): np.clip(coactivation[b - a - 1], smallest, largest) for a, b in itertools.combinations(range(window), 2)
-    }
-    joint, distance = fit_pairs(np.tile(popularity, (window, 1)), pairs, IPF_TOLERANCE, IPF_SWEEPS)
-    if (worst := float(distance.max(initial=0.0))) >= IPF_TOLERANCE:
-        raise ValueError(f"no process has these co-activations; fitting stopped {worst:.1e} away from them")
-    return joint
-
-
 def fit_pairs(
     single: Floats, pairs: dict[tuple[int, int], Floats], tolerance: float, sweeps: int
 ) -> tuple[Floats, Floats]:
@@ -182,27 +135,27 @@ def never_on_in_windows(windows: NDArray[np.bool_], tolerance: float, sweeps: in
 
 
 def overlap_with_previous(used: NDArray[np.bool_]) -> Floats:
-    """Share of a token's experts that the token before it used too: used [T, N] -> [T - 1]."""
-    return np.asarray((used[1:] & used[:-1]).sum(1) / used[1:].sum(1), dtype=np.float64)
+    """Share of a token's experts that the token before it used too: used [T, ..., N] -> [T - 1, ...]."""
+    return np.asarray((used[1:] & used[:-1]).sum(-1) / used[1:].sum(-1), dtype=np.float64)
 
 
-def overlap_by_popularity(popularity: Floats) -> float:
-    """The overlap that popularity alone would give, tokens choosing independently: sum p^2 / sum p."""
-    return float((popularity**2).sum() / popularity.sum())
+def overlap_by_popularity(popularity: Floats) -> Floats:
+    """The overlap that popularity alone would give, tokens choosing independently: sum p^2 / sum p; [..., N]."""
+    return np.asarray((popularity**2).sum(-1) / popularity.sum(-1))
 
 
-def load_variation(popularity: Floats) -> float:
-    """Coefficient of variation of the experts' load: standard deviation over mean, 0 if all are used alike."""
-    return float(popularity.std() / popularity.mean())
+def load_variation(popularity: Floats) -> Floats:
+    """Coefficient of variation of the load: standard deviation over mean, 0 if all are used alike; [..., N]."""
+    return np.asarray(popularity.std(-1) / popularity.mean(-1))
 
 
-def switch_balance(first_choice_share: Floats, mean_probability: Floats) -> float:
-    """N * sum f_i P_i of the Switch Transformer (arXiv 2101.03961, eq. 4): 1 if balanced.
+def switch_balance(choice_share: Floats, mean_probability: Floats) -> Floats:
+    """N * sum f_i P_i of the Switch Transformer (arXiv 2101.03961, eq. 4), [..., N] -> [...]: 1 if balanced.
 
-    first_choice_share [N]: share of the tokens' choices that go to each expert, summing to 1. mean_probability [N]:
-    mean router probability.
+    choice_share: share of the tokens' choices that go to each expert, summing to 1. mean_probability: mean router
+    probability.
     """
-    return float(len(first_choice_share) * (first_choice_share * mean_probability).sum())
+    return np.asarray(choice_share.shape[-1] * (choice_share * mean_probability).sum(-1))
 
 
 def gate_entropy_bits(probabilities: Floats) -> Floats:
@@ -211,23 +164,9 @@ def gate_entropy_bits(probabilities: Floats) -> Floats:
     return np.asarray(-(probabilities * logs).sum(-1), dtype=np.float64)
 
 
-def bytes_read(shared_bytes: float, expert_bytes: float, distinct_by_layer: Floats) -> float:
-    """Weights that one pass reads: everything but experts, and each layer's distinct experts once."""
-    return shared_bytes + expert_bytes * float(distinct_by_layer.sum())
+def bytes_read(other_bytes: float, expert_bytes: Floats, on: Floats) -> Floats:
+    """Weights that one pass reads: everything but experts, and each layer's distinct experts once.
 
-
-def target_efficiency_by_bytes(
-    shared_bytes: float, expert_bytes: float, distinct_of_one: Floats, distinct_of_window: Floats
-) -> float:
-    """Time of a 1-token step over that of a W-token pass if reading weights were all: bytes over bytes."""
-    one = bytes_read(shared_bytes, expert_bytes, distinct_of_one)
-    return one / bytes_read(shared_bytes, expert_bytes, distinct_of_window)
-
-
-def cohens_d(a: Floats, b: Floats) -> float | None:
-    """Difference of means in pooled standard deviations (Cohen 1988); None for fewer than two values or no spread."""
-    if min(len(a), len(b)) < 2:
-        return None
-    freedom = len(a) + len(b) - 2
-    pooled = ((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / freedom
-    return float((a.mean() - b.mean()) / np.sqrt(pooled)) if pooled > 0 else None
+    expert_bytes [L]: weights of one expert; on [..., L, N]: P(an expert is on for any of the pass's tokens) -> [...].
+    """
+    return np.asarray(other_bytes + on.sum(-1) @ expert_bytes)

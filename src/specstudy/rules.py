@@ -22,15 +22,16 @@ class Rule:
     read: Callable[[object], object]
 
 
-def whole(low: int, high: int) -> Rule:
+def whole(low: int, high: int, *, multiple_of: int = 1) -> Rule:
     """A whole number from low to high."""
 
     def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high or value % multiple_of:
             raise ValueError
         return value
 
-    return Rule(f"a whole number from {low} to {high}", read)
+    kind = "a whole number" if multiple_of == 1 else f"a multiple of {multiple_of}"
+    return Rule(f"{kind} from {low} to {high}", read)
 
 
 SMALLEST_TEMPERATURE = 1e-4

@@ -47,8 +47,10 @@ def tables_of(sequences: list[list[NDArray[np.int64]]], verified: list[dict[str,
     return {"routing_tokens": pd.DataFrame(tokens), "routing_layers": pd.DataFrame(layers)}
 
 
-def analysed(tables: dict[str, Any], gammas: tuple[Setting, ...] = ()) -> RoutingAnalysis:
-    prompts = pd.DataFrame({"context_health_soft": np.nan}, index=[f"p{i}" for i in range(N_PROMPTS)])
+def analysed(
+    tables: dict[str, Any], gammas: tuple[Setting, ...] = (), health: float | list[float] = np.nan
+) -> RoutingAnalysis:
+    prompts = pd.DataFrame({"context_health_soft": health}, index=[f"p{i}" for i in range(N_PROMPTS)])
     result = analyze_routing(tables, prompts, gammas, gammas[0] if gammas else None, SETTINGS)
     assert result is not None
     return result
@@ -113,6 +115,39 @@ def test_time_is_told_from_popularity() -> None:
     assert widest.pairwise == pytest.approx(widest.estimate, abs=0.1)
 
 
+def test_gate_entropy_and_overlap_follow_the_entropy_of_the_token_computed_from_the_same_pass() -> None:
+    """Token entropy is that of the step itself: it rises with gate entropy and falls with overlap in every answer."""
+    rng, n_steps = np.random.default_rng(4), 40
+    entropies = rng.permutation(n_steps).astype(np.float64)
+    # The higher the entropy of a step, the fewer of the four experts before are kept.
+    chain = [np.arange(4)]
+    for bits in entropies[1:]:
+        kept = 4 - int(bits * 5 / n_steps)
+        others = np.setdiff1d(np.arange(12), chain[-1])
+        chain.append(np.concatenate([rng.permutation(chain[-1])[:kept], rng.permutation(others)[: 4 - kept]]))
+    tokens, layers, decoded = [], [], []
+    for prompt in range(N_PROMPTS):
+        for layer in LAYERS:
+            tokens += rows(
+                np.array(chain), prompt, layer, gate_entropy_bits=[float(prompt + bits) for bits in entropies]
+            )
+            layers += rows(np.array(chain[:1]), prompt, layer, n_experts=12, n_chosen=4, n_tokens=n_steps)
+            layers[-1] |= {"expert_bytes": EXPERT_BYTES, "other_bytes": OTHER_BYTES, "mean_probability": [1 / 12] * 12}
+        keys = {"prompt_id": f"p{prompt}", "repetition": 0}
+        decoded += [{**keys, "step": step, "entropy_bits": bits} for step, bits in enumerate(entropies)]
+    tables = {name: pd.DataFrame(v) for name, v in (("routing_tokens", tokens), ("routing_layers", layers))}
+    found = analysed({**tables, "decode_tokens": pd.DataFrame(decoded)}, health=[9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
+    assert found.measure("gate_entropy_bits_with_token_entropy").estimate == pytest.approx(1.0)
+    overlap = found.measure("overlap_with_token_entropy").estimate
+    assert overlap is not None
+    assert overlap < -0.9  # entropies that keep as many experts are tied
+    # Mean gate entropy rises from prompt to prompt as health falls; overlap is the same in all of them.
+    assert found.measure("gate_entropy_bits_with_context_health").estimate == pytest.approx(-1.0)
+    constant = found.measure("overlap_with_context_health")
+    assert constant.estimate is None
+    assert constant.null_reason
+
+
 def test_intervals_need_three_prompts_and_say_so() -> None:
     rng = np.random.default_rng(1)
     tables = tables_of([[assignments(N, K, 0.0, 0.0, 20, rng) for _ in LAYERS] for _ in range(2)])
@@ -161,7 +196,7 @@ def test_accepted_against_rejected_and_the_cost_of_a_pass() -> None:
     tables["spec_runs"] = pd.DataFrame(runs)
     found = analysed(tables, (GAMMA,))
     spread = np.repeat(np.arange(10.0), N_PROMPTS)
-    d = formulas.cohens_d(1.0 + spread, 3.0 + spread)
+    d = (1.0 - 3.0) / spread.std(ddof=1)
     assert found.measure("accepted_minus_rejected_gate_entropy_bits").estimate == pytest.approx(d)
     # An accepted token shares nothing with the one before and a rejected one all, without any spread to measure it in.
     assert found.measure("accepted_minus_rejected_overlap").null_reason == "not defined for these prompts"

@@ -100,6 +100,30 @@ def test_routing_is_what_the_router_computes(family: str) -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.module.modules())
 
 
+@torch.inference_mode()
+def test_a_layer_by_hand() -> None:
+    """Scores (2, 0.5, 1.5, -1): experts 0 and 2, gates .622 and .378, whose outputs (1, .2) and (.4, .8) are mixed."""
+    small = {"hidden_size": 4, "intermediate_size": 4, "num_attention_heads": 1, "num_key_value_heads": 1}
+    config = MixtralConfig(**sizes(**small, num_experts_per_tok=2, num_hidden_layers=1), num_local_experts=4)
+    module = tiny.language_model(config).module
+    layer = module.model.layers[0].mlp
+    hidden = torch.eye(4)[None, :1]
+    for weight in layer.parameters():
+        weight.zero_()
+    layer.gate.weight[:, 0] = torch.tensor([2.0, 0.5, 1.5, -1.0])
+    # One neuron of each expert answers, with silu(1) * 1, and the second matrix makes of that the expert's output.
+    layer.experts.gate_up_proj[:, [0, 4], 0] = 1.0
+    outputs = torch.tensor([[1.0, 0.2], [7.0, 7.0], [0.4, 0.8], [7.0, 7.0]])
+    layer.experts.down_proj[:, :2, 0] = outputs / nn.functional.silu(torch.tensor(1.0))
+    with watched_routers(module, "tiny") as watch:
+        watch._begin()
+        mixed = layer(hidden)
+        routing = watch.take(1)
+    assert routing.experts.tolist() == [[[0, 2]]]
+    np.testing.assert_allclose(routing.gates, [[[0.622, 0.378]]], atol=5e-4)
+    np.testing.assert_allclose(mixed[0, 0, :2], [0.773, 0.427], atol=5e-4)
+
+
 def test_every_known_family_is_tested() -> None:
     assert {config.model_type for config in FAMILIES.values()} == set(KINDS)
 

@@ -15,11 +15,12 @@ from transformers import AutoModelForCausalLM, MixtralConfig
 from specstudy import routing_formulas as formulas
 from specstudy.errors import UserError
 from specstudy.models import device as devices
-from specstudy.routing_formulas import Ids
+from specstudy.routing_formulas import ExpertLayerSize, Ids
 from specstudy.rules import Section, real, setting, whole
 
 N_TOKENS = 4000
 FIT_TOLERANCE, FIT_SWEEPS = 1e-5, 1000
+MEMORY_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ class Design(Section):
     gamma: int = setting(8, whole(1, 12))
     skew: float = setting(0.5, real(0, 10))
     overlap: float = setting(0.3, real(0, 1, below_high=True))
-    hidden: int = setting(512, whole(8, 65536))
-    expert_hidden: int = setting(1024, whole(8, 65536))
+    # Grouped matrix multiplication wants rows of a multiple of 16 bytes.
+    hidden: int = setting(512, whole(8, 65536, multiple_of=8))
+    expert_hidden: int = setting(1024, whole(8, 65536, multiple_of=8))
     repeats: int = setting(15, whole(1, 10_000))
     seed: int = setting(0, whole(0, 2**32 - 1))
 
@@ -42,6 +44,11 @@ class Design(Section):
         super().__post_init__()
         if self.n_chosen > self.n_experts:
             raise UserError(f"n_chosen must be at most n_experts={self.n_experts}; got {self.n_chosen}")
+
+    @property
+    def size(self) -> ExpertLayerSize:
+        """Parameters of the layer, its router included."""
+        return ExpertLayerSize(self.hidden, self.expert_hidden, self.n_experts, self.n_chosen)
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,11 @@ def assignments(
 
 
 def design_costs(design: Design, device: torch.device, dtype: torch.dtype) -> Iterator[DesignCost]:
-    """A row for every gamma up to the design's. Windows differ from pass to pass, and kinds of pass take turns."""
+    """A row for every gamma up to the design's. Windows differ from pass to pass, and kinds of pass take turns.
+
+    Raises UserError for a layer that the device has no memory for.
+    """
+    _refuse_unless_it_fits(design, device, dtype)
     rng = np.random.default_rng(design.seed)
     n, k = design.n_experts, design.n_chosen
     routed = assignments(n, k, design.skew, design.overlap, N_TOKENS, rng)
@@ -102,6 +113,17 @@ def design_costs(design: Design, device: torch.device, dtype: torch.dtype) -> It
             by_clock=clock,
             by_bytes_at_random=k / uniform,
             by_clock_at_random=clock_at_random,
+        )
+
+
+def _refuse_unless_it_fits(design: Design, device: torch.device, dtype: torch.dtype) -> None:
+    memory = devices.device_memory(device)
+    free_bytes = memory.total_bytes if memory.free_bytes is None else memory.free_bytes
+    needed_bytes = design.size.total * torch.finfo(dtype).bits // 8
+    if needed_bytes > MEMORY_SHARE * free_bytes:
+        raise UserError(
+            f"a layer of {needed_bytes / 2**30:.1f} GiB has no room in the {free_bytes / 2**30:.1f} GiB that {device} "
+            "has free; make hidden or expert_hidden smaller, which changes the times alone, not the experts used"
         )
 
 

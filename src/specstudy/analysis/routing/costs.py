@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy import formulas
+from specstudy import routing_formulas as routing
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
 from specstudy.analysis.means import mean
@@ -54,7 +55,7 @@ def costs_of(
 
     def read(off: Floats) -> Floats:
         """Bytes of a pass from P(an expert is off), [..., L, N] -> [...]."""
-        return np.asarray(layers.other_bytes + (1.0 - off).sum(-1) @ layers.expert_bytes)
+        return routing.bytes_read(layers.other_bytes, layers.expert_bytes, 1.0 - off)
 
     def ratio(off_one: Floats, off_pass: Floats) -> float:
         return float(read(off_one) / read(off_pass))
@@ -135,4 +136,4 @@ def _predicted(runs: pd.DataFrame, setting: Setting, efficiencies: Floats) -> fl
 
 def _by_prompt(runs: pd.DataFrame, values: Floats) -> Floats:
     """Repetitions averaged within their prompts; NaN where a prompt has none."""
-    return pd.Series(values).groupby(runs["prompt_id"].to_numpy()).mean().to_numpy(dtype=np.float64)
+    return numbers(pd.Series(values).groupby(runs["prompt_id"].to_numpy()).mean())

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from specstudy import routing_formulas as formulas
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.correlation import correlate, why_constant
 from specstudy.analysis.join import Tables, frame_of, numbers, rows_of
@@ -34,7 +35,7 @@ def traits_of(sequence: Sequence) -> TokenTraits:
     """`overlap`: share of the experts that the token before used too; `new_experts`: those that no earlier one used."""
     used = sequence.used
     overlap, new = np.full(len(used), np.nan), np.full(len(used), np.nan)
-    overlap[1:] = ((used[1:] & used[:-1]).sum(-1) / used[1:].sum(-1)).mean(1)
+    overlap[1:] = formulas.overlap_with_previous(used).mean(1)
     before = np.logical_or.accumulate(used, axis=0)
     new[1:] = (used[1:] & ~before[:-1]).sum(-1).mean(1)
     return TokenTraits(sequence.gate_entropy_bits.mean(1), overlap, new)
@@ -64,7 +65,7 @@ def layer_measures(
         rows = []
         for s in sequences:
             used = s.used[:, place]
-            overlap = (used[1:] & used[:-1]).sum() / layers.n_chosen
+            overlap = formulas.overlap_with_previous(used).sum()
             totals = [len(used), len(used) - 1, overlap, s.gate_entropy_bits[:, place].sum()]
             rows.append(np.concatenate([used.sum(0), totals]).astype(np.float64))
         sums = summed_by_prompt([s.prompt for s in sequences], rows, n_prompts)
@@ -77,18 +78,13 @@ def layer_measures(
     def overlap_measured(t: Floats) -> Floats:
         return quotient(t[:, n + 2], t[:, n + 1])
 
-    def overlap_by_popularity(t: Floats) -> Floats:
-        p = popularity(t)
-        return quotient((p**2).sum(1), p.sum(1))
-
     measures: dict[str, Callable[[Floats], Floats]] = {
         "overlap_with_previous": overlap_measured,
-        "overlap_by_popularity": overlap_by_popularity,
-        "overlap_temporal": lambda t: overlap_measured(t) - overlap_by_popularity(t),
-        "load_variation": lambda t: quotient(popularity(t).std(1), popularity(t).mean(1)),
-        # Shares of the choices, which sum to 1, times mean probabilities.
-        "switch_balance": lambda t: (
-            n * (popularity(t) / layers.n_chosen * quotient(t[:, n + 4 :], t[:, n : n + 1])).sum(1)
+        "overlap_by_popularity": lambda t: formulas.overlap_by_popularity(popularity(t)),
+        "overlap_temporal": lambda t: overlap_measured(t) - formulas.overlap_by_popularity(popularity(t)),
+        "load_variation": lambda t: formulas.load_variation(popularity(t)),
+        "switch_balance": lambda t: formulas.switch_balance(
+            popularity(t) / layers.n_chosen, quotient(t[:, n + 4 :], t[:, n : n + 1])
         ),
         "gate_entropy_bits": lambda t: quotient(t[:, n + 3], t[:, n]),
     }
