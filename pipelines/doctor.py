@@ -14,7 +14,7 @@ from workflow import chosen_prompts
 
 from specstudy.config import PROJECT_ROOT, ModelsConfig, StudyConfig
 from specstudy.errors import UserError
-from specstudy.formulas import flops_per_token
+from specstudy.formulas import Dimensions, flops_per_token
 from specstudy.report.console import report_console, report_table
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def _find(models: ModelsConfig) -> PairSources | None:
 
 
 def _pair(models: ModelsConfig, pair: tuple[Description, Description], n_tokens: int) -> list[Row]:
-    flops = [flops_per_token(model.size.dimensions) for model in pair]
+    dimensions = [model.size.dimensions for model in pair]
+    flops = [flops_per_token(d) for d in dimensions]
     return [
         ("model", models.verifier, models.draft),
         ("files", *(_files(model) for model in pair)),
@@ -107,6 +108,7 @@ def _pair(models: ModelsConfig, pair: tuple[Description, Description], n_tokens:
         ("parameters", *(f"{model.size.n_parameters / 1e6:,.1f} million" for model in pair)),
         ("FLOPs a token", f"{flops[0]:,.0f}", f"{flops[1]:,.0f} (c = {flops[1] / flops[0]:.3f})"),
         ("layers", *(_layers(model) for model in pair)),
+        *([("experts", *map(_experts, dimensions))] if any(d.n_experts for d in dimensions) else []),
         ("context", *(f"{model.context_length or 'not stated, in'} tokens" for model in pair)),
         ("tokens", f"{n_tokens:,}", "the same"),
     ]
@@ -121,6 +123,11 @@ def _layers(model: Description) -> str:
     windows = Counter(window for window in model.sliding_windows if window)
     limited = [f"{n} see only the last {window} tokens" for window, n in windows.items()]
     return f"{len(model.sliding_windows)}, {', '.join(limited) or 'all see the whole text'}"
+
+
+def _experts(d: Dimensions) -> str:
+    layers = d.n_layers - d.n_dense_layers
+    return f"{d.n_experts} in {layers} layers, {d.n_active_experts} a token" if d.n_experts else "none"
 
 
 def _longest_prompt(

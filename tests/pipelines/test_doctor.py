@@ -6,7 +6,8 @@ from pathlib import Path
 import doctor
 import pytest
 import torch
-from small_checkpoints import save_model, small_llama
+from small_checkpoints import N_TOKENS, save_model, small_llama
+from tiny_mixtures import families
 from transformers import AutoModelForCausalLM
 
 from specstudy.config import StudyConfig
@@ -62,6 +63,15 @@ def test_a_pair_that_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     around = len("<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n") - 2 * 11 - 9
     assert f"2 prompts, the longest {around + len('Hello you all.')} tokens, and 20 new ones." in said.out
     assert "It fits: 0.5 GiB of " in said.out
+
+
+def test_experts_are_told_where_there_are_any(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_model(tmp_path / "mixture", families(N_TOKENS)["deepseek_v2"])
+    assert doctor.doctor(configuration(tmp_path, f"models.verifier={tmp_path / 'mixture'}")) == 0
+    said = capsys.readouterr().out
+    assert "8 in 2 layers, 3 a token" in said
+    assert doctor.doctor(configuration(tmp_path)) == 0
+    assert "experts" not in facts(capsys.readouterr().out)
 
 
 def test_every_missing_model_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
