@@ -85,6 +85,23 @@ def test_popularity_alone_is_told_from_time() -> None:
     assert widest.estimate == pytest.approx(widest.independent, abs=0.12)
 
 
+def test_every_layer_has_a_popularity_of_its_own() -> None:
+    rng = np.random.default_rng(6)
+    chains = [[assignments(N, K, skew, 0.0, N_TOKENS, rng) for skew in (0.0, 2.0)] for _ in range(N_PROMPTS)]
+    found = analysed(tables_of(chains))
+    even, skewed = ([row for row in found.routing_windows if row.layer == layer] for layer in LAYERS)
+    for a, b in zip(even, skewed, strict=True):
+        assert a.estimate == pytest.approx(a.independent, abs=0.1)
+        assert b.estimate == pytest.approx(b.independent, abs=0.1)
+        assert b.independent < a.independent - 0.5
+    (both,) = (row for row in found.over_layers("decode") if row.window == 4)
+    assert both.independent == pytest.approx((even[2].independent + skewed[2].independent) / 2)
+    by_layer = {row.layer: row.estimate for row in found.routing_measures if row.measure == "load_variation"}
+    assert by_layer[LAYERS[0]] < 0.1
+    assert by_layer[LAYERS[1]] > 0.8
+    assert by_layer[None] == pytest.approx((by_layer[LAYERS[0]] + by_layer[LAYERS[1]]) / 2)
+
+
 def test_a_chain_with_known_overlap() -> None:
     """One expert a token: on or off is a chain of its own for each expert, so its pairs decide the whole joint."""
     keep, rng = 0.6, np.random.default_rng(3)

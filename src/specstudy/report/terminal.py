@@ -22,6 +22,7 @@ from specstudy.report.checks import CheckRow, check_rows
 from specstudy.report.console import report_console, report_table
 from specstudy.report.prompt_terminal import draw_prompt
 from specstudy.report.prompt_view import PromptViews
+from specstudy.report.routing_words import experts_sentence
 from specstudy.report.style import interval, number
 from specstudy.setting import STUDY_SETTING, Setting
 
@@ -63,7 +64,7 @@ def _checks(rows: list[CheckRow]) -> Table:
 
 
 def _findings(result: AnalysisResult, tables: Tables) -> list[str]:
-    sentences = [words.speed_sentence(result), words.reliability_sentence(result)]
+    sentences = [words.speed_sentence(result), experts_sentence(result), words.reliability_sentence(result)]
     sentences += [*words.constant_measures(result), words.failures_sentence(tables)]
     return [sentence for sentence in sentences if sentence]
 

@@ -8,6 +8,7 @@ from typing import Any
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
+from specstudy.report.routing_words import experts_sentence
 
 _WORDS = {
     "overlap_with_previous": "overlap with the token before",
@@ -31,7 +32,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
         return None
     return {
         "layers": result.routing.layers,
-        "windows": result.routing.over_layers("decode"),
+        "sentence": experts_sentence(result),
         "measures": [(words, result.routing.measure(name)) for name, words in _WORDS.items()],
         "costs": result.routing.costs(batch=1),
     }
