@@ -1,12 +1,16 @@
-"""What it costs to make a stage's tables of very many results: time a result, and memory, at several numbers of them.
+"""What it costs to make a stage's tables of very many results, and to read them for the analysis, at several numbers.
 
 The results are made: one generation of 32 tokens, again and again under other prompt ids, as they come from the store.
+Each number has a process of its own. `..._growth` is the time of a result among the most of them over that of
+one among the fewest, 1 where time is linear; `consolidate_peak_growth` is the ratio of peak memories, 1 if bounded.
 """
 
 from __future__ import annotations
 
+import argparse
 import resource
-import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,13 +21,14 @@ from typing import Any, get_args, get_type_hints
 import pyarrow as pa
 
 from specstudy.records import STAGE_TABLES, TABLES
+from specstudy.tables.run import open_run
 from specstudy.tables.run_directory import consolidate
 from specstudy.tables.schema import to_table
 from specstudy.tables.store import Store, result_key
 
 STAGE = "decode"
 N_TOKENS = 32
-NUMBERS = (10_000, 30_000, 100_000)
+NUMBERS = (12_500, 25_000, 50_000, 100_000)
 _MADE: dict[Any, Any] = {
     list[str]: ["a", "b"],
     str: "text",
@@ -83,25 +88,78 @@ def store_round_trip_s(directory: Path, n: int = 200) -> tuple[float, float]:
     return (written - started) / n, (time.perf_counter() - written) / n
 
 
+def consolidation_s(run_dir: Path, n: int) -> float:
+    """Seconds to make the tables of n results, without those that making the results takes."""
+    making_s = 0.0
+
+    def timed() -> Iterator[dict[str, pa.Table]]:
+        nonlocal making_s
+        made_ones = results(n)
+        while True:
+            before_s = time.perf_counter()
+            one = next(made_ones, None)
+            making_s += time.perf_counter() - before_s
+            if one is None:
+                return
+            yield one
+
+    begun_s = time.perf_counter()
+    consolidate(run_dir, STAGE, timed())
+    return time.perf_counter() - begun_s - making_s
+
+
+def reading_s(run_dir: Path) -> float:
+    """Seconds to read all the tables as the analysis does."""
+    for name in ("manifest.json", "config.yaml"):
+        (run_dir / name).write_text("{}\n", encoding="utf-8")
+    begun_s = time.perf_counter()
+    opened = open_run(run_dir)
+    tables = {name: opened.table(name) for name in opened.tables}
+    ended_s = time.perf_counter()
+    assert set(tables) == set(STAGE_TABLES[STAGE])
+    return ended_s - begun_s
+
+
+def measure(n: int) -> None:
+    """Print what n results cost."""
+    with tempfile.TemporaryDirectory() as place:
+        figure(f"consolidate_{n}_s", consolidation_s(Path(place), n))
+        figure(f"consolidate_{n}_peak_mib", peak_mebibytes())
+        figure(f"read_{n}_s", reading_s(Path(place)))
+
+
+def measured(n: int) -> dict[str, float]:
+    """The figures of n results, by what they say, from a process of its own."""
+    child = subprocess.run(
+        [sys.executable, __file__, "--results", str(n)], check=True, stdout=subprocess.PIPE, text=True
+    )
+    print(child.stdout, end="", flush=True)
+    lines = [line.split() for line in child.stdout.splitlines()]
+    return {name.replace(f"_{n}", ""): float(value) for _, name, value in lines}
+
+
+def figure(name: str, value: float) -> None:
+    """One result."""
+    print(f"figure {name} {value:.2f}", flush=True)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=int, help="only measure this number of them, in this process")
+    options = parser.parse_args()
+    if options.results:
+        measure(options.results)
+        return
     assert set(made_records()) == set(STAGE_TABLES[STAGE])
-    directory = Path(tempfile.mkdtemp())
-    try:
-        write_s, read_s = store_round_trip_s(directory)
-        print(f"figure store_write_ms {1000 * write_s:.2f}")
-        print(f"figure store_read_ms {1000 * read_s:.2f}")
-        for n in NUMBERS:
-            before = time.perf_counter()
-            for _ in results(n):
-                pass
-            making_s = time.perf_counter() - before
-            before = time.perf_counter()
-            consolidate(directory / str(n), STAGE, results(n))
-            seconds = time.perf_counter() - before - making_s
-            print(f"figure consolidate_{n}_results_s {seconds:.1f}", flush=True)
-            print(f"figure consolidate_{n}_results_peak_mib {peak_mebibytes():.0f}", flush=True)
-    finally:
-        shutil.rmtree(directory)
+    with tempfile.TemporaryDirectory() as place:
+        write_s, read_s = store_round_trip_s(Path(place))
+    figure("store_write_ms", 1000 * write_s)
+    figure("store_read_ms", 1000 * read_s)
+    fewest, *_, most = [measured(n) for n in NUMBERS]
+    n_times = NUMBERS[-1] / NUMBERS[0]
+    figure("consolidate_growth", most["consolidate_s"] / fewest["consolidate_s"] / n_times)
+    figure("consolidate_peak_growth", most["consolidate_peak_mib"] / fewest["consolidate_peak_mib"])
+    figure("read_growth", most["read_s"] / fewest["read_s"] / n_times)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -350,3 +351,38 @@ def test_joined_pieces_are_the_whole(
     consolidate(tmp_path, "decode", results)
     whole = to_table("decode_runs", [record for piece in records for record in piece])
     assert read_table(tmp_path, "decode_runs").equals(sort_by_key("decode_runs", whole))
+
+
+def test_however_many_results_there_are_only_two_groups_of_them_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And every row is sorted and checked once, so that time grows as the number of results does."""
+    monkeypatch.setattr(run_directory_module, "_RESULTS_PER_GROUP", 8)
+    handled: list[int] = []
+
+    def counting(name: str, rows: pa.Table) -> pa.Table:
+        handled.append(rows.num_rows)
+        return sort_by_key(name, rows)
+
+    monkeypatch.setattr(run_directory_module, "sort_by_key", counting)
+
+    def most_held(n: int) -> int:
+        """The most results that are alive when one of n is given."""
+        given: list[weakref.ref[pa.Table]] = []
+        most = 0
+
+        def results() -> Iterator[dict[str, pa.Table]]:
+            nonlocal most
+            for number in range(n):
+                result = result_of("decode", f"prompt-{number:03d}")
+                given.append(weakref.ref(result["decode_tokens"]))
+                most = max(most, sum(reference() is not None for reference in given))
+                yield result
+
+        consolidate(tmp_path / str(n), "decode", results())
+        assert read_table(tmp_path / str(n), "decode_runs").num_rows == n
+        return most
+
+    assert most_held(8) <= most_held(80) <= 8 + 8  # those being joined, and those before them
+    assert sum(handled) == (8 + 80) * sum(len(rows) for rows in stage_examples("decode").values())
+    assert len(handled) == (1 + 10) * len(STAGE_TABLES["decode"])
