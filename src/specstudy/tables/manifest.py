@@ -15,7 +15,6 @@ from specstudy.tables.schema import SCHEMA_VERSION
 SECTIONS: dict[str, str] = {
     "time": "start and end of the last command (ISO 8601 with zone; end is null until it is finished), load_average",
     "stages": "per stage: n_done, n_reused, n_failed, seconds, load_average when its timings were taken",
-    "errors": "per stage: what failed",
     "self_checks": "per check: its outcome",
     "execution": "device, dtype, threads",
     "models": "per role (verifier, draft): fingerprint, generation settings in force, a note on where it comes from",
