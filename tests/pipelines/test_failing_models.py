@@ -20,6 +20,7 @@ from tiny_study import PROMPTS, configuration, tiny_pair
 
 from specstudy import open_run
 from specstudy.measure import self_check
+from specstudy.models import device
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.report.checks import check_rows
 from specstudy.tables.manifest import failed_self_checks
@@ -119,6 +120,16 @@ def test_a_failed_prompt_leaves_no_tensors_behind(pair: Pair, tmp_path: Path) ->
     assert workflow.run(configuration(tmp_path, prompts, GREEDY), [DECODE]) == 1
     assert found_at_the_next
     assert not any(found_at_the_next)
+
+
+def test_unused_memory_is_given_back_after_every_prompt(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(pair, "verifier")
+    emptied: list[str] = []
+    monkeypatch.setattr(device, "empty_cache", lambda of: emptied.append(str(of)))
+    assert workflow.run(configuration(tmp_path, MARKED, GREEDY), [DECODE]) == 1
+    assert emptied == ["cpu"] * len(MARKED)  # after the one that fails too
 
 
 @pytest.fixture(params=[stale_draft, stale_verifier])
