@@ -1,7 +1,7 @@
 """How the shipped draft was made: sample the verifier's answers, train a few of its layers on them, write the draft.
 
-Every phase goes on from where it was interrupted. Shards and checkpoints lie in .cache/distill; drafts of other layers or
-steps use the same shards.
+Every phase goes on from where it was interrupted. Shards and checkpoints lie in .cache/distill; drafts of other layers
+or steps use the same shards.
 """
 
 from __future__ import annotations

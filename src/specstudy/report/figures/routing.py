@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import RoutingCost
-from specstudy.report.style import BLUE, GREEN, GREY, MUTED, ORANGE, VERMILLION, new_figure
+from specstudy.report.style import BLUE, GREEN, GREY, MUTED, ORANGE, VERMILLION, bars_note, new_figure
 
 
 def distinct_experts(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -51,6 +51,7 @@ def distinct_experts(result: AnalysisResult, tables: Tables) -> Figure | None:
         xlabel=f"tokens of the window (gamma + 1); n = {n} prompts",
         ylabel=f"distinct experts of {layers.n_experts}, mean over layers",
         ylim=(0, layers.n_experts * 1.05),
+        title=bars_note(result.settings.confidence),
     )
     figure.legend(loc="outside lower center", ncols=2)
     return figure
@@ -76,11 +77,12 @@ def bytes_and_clock(result: AnalysisResult, tables: Tables) -> Figure | None:
         xlabel=f"gamma; n = {max(row.n for row in costs)} prompts",
         ylabel="target efficiency: 1-token step / pass",
         ylim=(0, 1.05),
+        title=bars_note(result.settings.confidence),
     )
     batches = sorted({row.batch for row in result.routing.routing_costs})
     for place, batch in enumerate(batches):
         rows = result.routing.costs(batch)
-        shade = 0.25 + 0.75 * place / max(1, len(batches) - 1)
+        shade = 0.35 + 0.65 * place / max(1, len(batches) - 1)
         at, values = [row.gamma for row in rows], [row.by_bytes for row in rows]
         right.plot(at, values, color=BLUE, alpha=shade, label=f"by bytes, batch of {batch}")
     right.set(xlabel="gamma")
