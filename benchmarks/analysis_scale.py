@@ -1,7 +1,9 @@
-"""The whole analysis of a study of 5,000 prompts with 2 million token rows, from Parquet files to answers and figures.
+"""The whole of `make analyze` on a study of 5,000 prompts with 2 million token rows.
+
+That is, from Parquet files to answers, their tables, the figures, the page and the summary.
 
 The tables are those of the tests' synthetic study, written as a run directory in a temporary place. Prints the seconds
-of reading and analysing (`analysis_2m_rows_s`), of the figures, and the peak memory of this process.
+(`analysis_2m_rows_s`) and the peak memory of the process that does it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "pipelines"))
 from synthetic import CATEGORIES, Plan, make_tables  # type: ignore[import-not-found]
 
 from specstudy.tables.schema import schema_of
@@ -39,24 +42,14 @@ def write_run(directory: Path, n_prompts: int) -> int:
 
 
 def measure(directory: Path) -> None:
-    """Read, analyse and draw the run, and print what it took."""
+    """Do what `make analyze` does with the run, and print what it took."""
     begun_s = time.perf_counter()
-    from specstudy.analysis.bootstrap import AnalysisSettings
-    from specstudy.analysis.study import analyze
-    from specstudy.report import figures
-    from specstudy.tables.run import open_run
+    from analyze import answer
 
-    opened = open_run(directory)
-    tables = {name: opened.table(name) for name in opened.tables}
-    read_s = time.perf_counter()
-    result = analyze(tables, AnalysisSettings())
-    analysed_s = time.perf_counter()
-    figures.draw_all(result, tables, directory / "figures")
-    drawn_s = time.perf_counter()
-    print(
-        f"reading {read_s - begun_s:.1f} s, analysis {analysed_s - read_s:.1f} s, figures {drawn_s - analysed_s:.1f} s"
-    )
-    print(f"figure analysis_2m_rows_s {drawn_s - begun_s:.1f}")
+    from specstudy.config import StudyConfig
+
+    answer(directory, StudyConfig())
+    print(f"figure analysis_2m_rows_s {time.perf_counter() - begun_s:.1f}")
     print(f"figure analysis_2m_rows_peak_gib {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f}")
 
 

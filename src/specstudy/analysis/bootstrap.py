@@ -5,6 +5,7 @@ Tokens of one prompt are not independent, so the prompt is always what is drawn,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,44 +65,33 @@ class Uncertainty(Protocol):
 
 @dataclass(frozen=True)
 class Resampled:
-    """A statistic's bootstrap distribution: bias-corrected and accelerated (BCa; Efron 1987), widened for few prompts.
+    """A statistic's bootstrap distribution, read by expanded percentiles (Hesterberg 2015, section 3.3).
 
-    `samples` float64 (samples,): the statistic in each sample where it is defined. `acceleration` comes from the
-    prompts' influences. A percentile interval is too narrow because the sample's spread is that about its own mean, and
-    because it takes the normal for Student's t; its tails are widened by both (Hesterberg 2015, section 3.3): by
-    `widening`, sqrt(n / (n - 1)) where prompts weigh the same, and by t with `degrees` of freedom.
+    `samples` float64 (samples,): the statistic in each sample, NaN where it is not defined. Plain percentiles are too
+    narrow where prompts are few or uneven: the sample's spread is that about its own mean, and its tails are the
+    normal's where they ought to be Student's. So tails are taken at `widening` times t with `degrees` of freedom.
+    `jackknife` float64 (prompts,): the statistic without each prompt, up to a common summand; empty for a quantile.
     """
 
     value: float
     samples: Floats
-    acceleration: float
     widening: float
     degrees: float
-
-    @property
-    def bias(self) -> float:
-        """The normal quantile of the share of samples below the value."""
-        return float(stats.norm.ppf(self._share_below(self.value)))
+    jackknife: Floats
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The interval of this coverage."""
-        tails = self.bias + self.widening * stats.t.ppf([(1 - confidence) / 2, (1 + confidence) / 2], self.degrees)
-        # Beyond a tail of 1 / acceleration the transformation turns back.
-        levels = stats.norm.cdf(self.bias + tails / np.maximum(1 - self.acceleration * tails, 1e-9))
-        low, high = np.quantile(self.samples, levels)
+        tails = self.widening * stats.t.ppf([(1 - confidence) / 2, (1 + confidence) / 2], self.degrees)
+        low, high = np.nanquantile(self.samples, stats.norm.cdf(tails))
         return float(low), float(high)
 
     def p_value(self, reference: float) -> float:
         """Two-sided p of `reference`: one minus the coverage of the interval that just reaches it."""
-        tail = stats.norm.ppf(self._share_below(reference)) - self.bias
-        tail = tail / max(1 + self.acceleration * tail, 1e-9) - self.bias
-        level = stats.t.cdf(tail / self.widening, self.degrees)
-        return float(min(1.0, 2 * min(level, 1 - level)))
-
-    def _share_below(self, reference: float) -> float:
-        share = np.mean(self.samples < reference) + np.mean(self.samples == reference) / 2
-        edge = 1 / (2 * len(self.samples))
-        return float(np.clip(share, edge, 1 - edge))
+        samples = self.samples[np.isfinite(self.samples)]
+        edge = 1 / (2 * len(samples))
+        below = np.mean(samples < reference) + np.mean(samples == reference) / 2
+        tail = stats.norm.ppf(np.clip(below, edge, 1 - edge))
+        return float(2 * stats.t.sf(abs(tail) / self.widening, self.degrees))
 
 
 @dataclass(frozen=True)
@@ -110,7 +100,7 @@ class Asymptotic:
 
     value: float
     error: float
-    degrees: int
+    degrees: float
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The interval of this coverage."""
@@ -135,39 +125,60 @@ class Estimate:
     uncertainty: Uncertainty | None = field(default=None, repr=False, compare=False)
 
 
-def resampled(
-    value: float, samples: Floats, influence: Floats, weights: Floats | None = None, groups: Codes | None = None
-) -> Resampled | None:
-    """A bootstrap distribution; None if no sample gave a value.
+def resampled(value: float, samples: Floats, jackknife: Floats, groups: Codes | None = None) -> Resampled | None:
+    """A bootstrap distribution, widened to the jackknife's error; None if no sample gave a value.
 
-    `samples` float64 (samples,): the statistic in each sample, NaN where it is not defined. `influence` float64
-    (prompts,): each prompt's influence on the statistic, up to a common factor. `weights` (prompts,): how many rows
-    each prompt brings, where they differ. `groups` (prompts,): the group that each prompt was drawn from, if several.
+    `samples` float64 (samples,): the statistic in each sample, NaN where it is not defined. `jackknife` float64
+    (prompts,): the statistic without each prompt, up to a common summand. `groups` (prompts,): the group that each
+    prompt was drawn from, if several.
     """
-    defined = samples[np.isfinite(samples)]
-    if not len(defined):
+    if not np.isfinite(samples).any():
         return None
-    spread = np.sum(influence**2)
-    acceleration = float(np.sum(influence**3) / (6 * spread**1.5)) if spread > 0 else 0.0
-    return Resampled(value, defined, acceleration, *_small_sample(influence, weights, groups))
+    error, degrees = jackknife_error(jackknife, groups)
+    spread = float(np.nanstd(samples))
+    return Resampled(value, samples, error / spread if error > 0 and spread > 0 else 1.0, degrees, jackknife)
 
 
-def _small_sample(influence: Floats, weights: Floats | None, groups: Codes | None) -> tuple[float, float]:
-    """How much too narrow the bootstrap is, and the degrees of freedom of its spread.
+def resampled_totals(
+    totals: Floats, statistic: Callable[[Floats], Floats], settings: AnalysisSettings
+) -> Resampled | None:
+    """The bootstrap distribution of a function of sums over rows; None if no sample gave a value.
 
-    The jackknife's variance over the bootstrap's: a prompt that holds the share h of its group's rows has drawn the
-    mean towards itself, and its influence is too small by 1 - h. Groups add up by Welch (1947) and Satterthwaite.
+    `totals` float64 (prompts, k): each prompt's part in the sums. `statistic`: sums (samples, k) -> (samples,).
     """
-    codes = np.zeros(len(influence), dtype=np.intp) if groups is None else groups
-    rows = np.ones(len(influence)) if weights is None else weights
+    whole = totals.sum(axis=0)
+    samples = statistic(settings.counts(len(totals)) @ totals)
+    return resampled(float(statistic(whole[None])[0]), samples, statistic(whole - totals))
+
+
+def resampled_quantile(value: float, samples: Floats, n_prompts: int) -> Resampled | None:
+    """A bootstrap distribution of a median or another quantile, whose jackknife says nothing: widened by n alone."""
+    if not np.isfinite(samples).any():
+        return None
+    return Resampled(value, samples, float(np.sqrt(n_prompts / (n_prompts - 1))), n_prompts - 1, np.zeros(0))
+
+
+def jackknife_error(jackknife: Floats, groups: Codes | None = None) -> tuple[float, float]:
+    """Standard error from leaving out each prompt in turn, and its degrees of freedom.
+
+    The degrees are those of Pan and Wall (2002), from how unequal the prompts' parts in the variance are, and at most
+    those of Welch (1947) and Satterthwaite. Prompts without which the statistic is not defined are passed over.
+    """
+    known = np.isfinite(jackknife)
+    codes = np.zeros(len(jackknife), dtype=np.intp) if groups is None else groups
+    codes = np.unique(codes[known], return_inverse=True)[1]
     sizes = np.bincount(codes)
-    shares = np.clip(rows / np.bincount(codes, rows)[codes], 0.0, 0.5)
-    kept = (1 - 1 / sizes)[codes]
-    variances = np.bincount(codes, kept * (influence / (1 - shares)) ** 2)
-    total, plain = variances.sum(), np.sum(influence**2)
-    if plain <= 0 or sizes.min() < 2:
-        return 1.0, float(max(1, len(influence) - 1))
-    return float(np.sqrt(total / plain)), float(total**2 / np.sum(variances**2 / (sizes - 1)))
+    if not known.any() or sizes.min() < 2:
+        return 0.0, float(max(1, known.sum() - 1))
+    deviations = jackknife[known] - (np.bincount(codes, jackknife[known]) / sizes)[codes]
+    parts = (1 - 1 / sizes)[codes] * deviations**2
+    variances = np.bincount(codes, parts)
+    total = float(variances.sum())
+    if total <= 0:
+        return 0.0, float(len(parts) - len(sizes))
+    uneven = float(np.sum((parts - (variances / sizes)[codes]) ** 2))
+    by_parts = 2 * total**2 / uneven if uneven > 0 else np.inf
+    return float(np.sqrt(total)), float(min(by_parts, total**2 / np.sum(variances**2 / (sizes - 1))))
 
 
 def estimate(n: int, uncertainty: Resampled | Asymptotic | None, confidence: float, p_value: float | None) -> Estimate:

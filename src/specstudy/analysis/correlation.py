@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import (
+    AnalysisSettings,
+    Asymptotic,
+    Codes,
+    Estimate,
+    Floats,
+    Resampled,
+    estimate,
+    jackknife_error,
+    resampled,
+    resampled_totals,
+)
 
 Method = Literal["pearson", "spearman"]
 
-# Up to this many rows every resample is ranked anew; above, the first-order expansion has the same limit and
-# spares an array of rows x samples.
+# Up to this many rows every resample is ranked anew; above, that would take an array of rows x samples.
 EXACT_ROWS = 400
 # A measure must leave its commonest value in this many rows, or a handful of rows would make the coefficient.
 ROWS_OFF_THE_MODE = 5
@@ -34,9 +43,8 @@ def correlate(
     (rows, k) to hold constant (a partial correlation), None for none. For Spearman, x and y are ranked before
     covariates are removed; covariates are taken as given.
 
-    The p-value is the t-test of a correlation where each prompt gives one row, else a cluster-robust t-test with
-    prompts as clusters. Up to `EXACT_ROWS` rows each resample is ranked anew; above that, resampled coefficients come
-    from the influence function of the coefficient (ranks included), on Fisher's z scale.
+    The p-value is the t-test of a correlation where each prompt gives one row, else a t-test with the error of a
+    jackknife over prompts. Up to `EXACT_ROWS` rows each resample is ranked anew and its covariates removed anew.
     """
     kept = np.isfinite(x) & np.isfinite(y)
     if covariates is not None:
@@ -47,37 +55,56 @@ def correlate(
     reason = why_undefined(x, y, n_prompts, design)
     if reason:
         return Estimate(n, null_reason=reason)
-    value = float(weighted_correlation(x, y, np.ones((1, n)), method, design)[0])
-    per_prompt: Floats = np.bincount(codes, correlation_influence(x, y, value, method, design)).astype(np.float64)
-    sizes = np.bincount(codes).astype(np.float64)
-    counts = settings.counts(n_prompts)
-    if n <= EXACT_ROWS:
-        samples = weighted_correlation(x, y, counts[:, codes], method, design)
-    else:
-        samples = _expanded(value, per_prompt, sizes, counts)
+    found = resampled_correlation(x, y, codes, method, design, settings)
     one_row_each = n == n_prompts
-    p_value = _t_test(value, n - 1 - _rank(design)) if one_row_each else _clustered_test(value, per_prompt, sizes)
-    return estimate(n, resampled(value, samples, per_prompt, sizes), settings.confidence, p_value)
+    p_value = None
+    if found is not None:
+        p_value = _t_test(found.value, n - 1 - _rank(design)) if one_row_each else _clustered_test(found)
+    return estimate(n, found, settings.confidence, p_value)
 
 
-@dataclass(frozen=True)
-class ResampledCorrelation:
-    """A Spearman correlation given a design, its bootstrap samples (samples,), each prompt's influence (prompts,)."""
+def resampled_correlation(
+    x: Floats, y: Floats, prompts: Codes, method: Method, design: Floats, settings: AnalysisSettings
+) -> Resampled | None:
+    """The bootstrap distribution of a correlation given a design (rows, k), prompts numbered from 0."""
+    n, n_prompts = len(x), int(prompts.max()) + 1
+    if n > EXACT_ROWS:
+        return _by_moments(x, y, prompts, method, design, settings)
+    value = float(weighted_correlation(x, y, np.ones((1, n)), method, design)[0])
+    samples, jackknife = (
+        weighted_correlation(x, y, weights[:, prompts], method, design)
+        for weights in (settings.counts(n_prompts), 1 - np.eye(n_prompts))
+    )
+    return resampled(value, samples, jackknife)
 
-    value: float
-    samples: Floats
-    influence: Floats
 
+def _by_moments(
+    x: Floats, y: Floats, prompts: Codes, method: Method, design: Floats, settings: AnalysisSettings
+) -> Resampled | None:
+    """The same from each prompt's moments of the residuals. What a sample does to the ranks is added to the first
+    order (Croux and Dehon 2010), on Fisher's z scale."""
+    measures = [stats.rankdata(values) if method == "spearman" else values for values in (x, y)]
+    residuals = [values - design @ np.linalg.lstsq(design, values, rcond=None)[0] for values in measures]
+    scales = [float(np.sqrt(np.mean(values**2))) for values in residuals]
+    u, v = (values / scale for values, scale in zip(residuals, scales, strict=True))
+    value, effect = float(np.mean(u * v)), np.zeros(len(u))
+    if method == "spearman":
+        effect += rank_effect(measures[0], v - value * u) / scales[0]
+        effect += rank_effect(measures[1], u - value * v) / scales[1]
+        effect -= effect.mean()
+    columns = (np.ones(len(u)), u, v, u * u, v * v, u * v, effect)
+    totals = np.column_stack([np.bincount(prompts, column) for column in columns]).astype(np.float64)
 
-def resampled_correlation(x: Floats, y: Floats, design: Floats, settings: AnalysisSettings) -> ResampledCorrelation:
-    """The correlation of two measures of prompts, a row each, for statistics that are made of several correlations."""
-    n = len(x)
-    value = float(weighted_correlation(x, y, np.ones((1, n)), "spearman", design)[0])
-    influence = correlation_influence(x, y, value, "spearman", design)
-    counts = settings.counts(n)
-    if n <= EXACT_ROWS:
-        return ResampledCorrelation(value, weighted_correlation(x, y, counts, "spearman", design), influence)
-    return ResampledCorrelation(value, _expanded(value, influence, np.ones(n), counts), influence)
+    def coefficient(sums: Floats) -> Floats:
+        n, u, v, uu, vv, uv, moved = sums.T
+        variances = (uu - u * u / n) * (vv - v * v / n)
+        defined = variances > 1e-18 * n**2
+        plain = np.where(defined, uv - u * v / n, np.nan) / np.sqrt(np.where(defined, variances, 1.0))
+        bounded = np.clip(plain, -1 + 1e-12, 1 - 1e-12)
+        correlations: Floats = np.tanh(np.arctanh(bounded) + moved / n / max(1 - value**2, 1e-12))
+        return correlations
+
+    return resampled_totals(totals, coefficient, settings)
 
 
 def why_undefined(x: Floats, y: Floats, n_prompts: int, design: Floats) -> str | None:
@@ -156,38 +183,16 @@ def _weighted_residuals(measures: list[Floats], weights: Floats, design: Floats)
     ]
 
 
-def correlation_influence(x: Floats, y: Floats, value: float, method: Method, design: Floats) -> Floats:
-    """Each row's influence on the coefficient: (rows,), sums to about zero.
+def rank_effect(ranks: Floats, slopes: Floats) -> Floats:
+    """What a row adds by raising the ranks at or above its own, ties by a half: (rows,).
 
-    Pearson: u*v - r*(u^2 + v^2)/2 for standardised residuals u and v (Devlin et al. 1975). Spearman adds what a row
-    does to the ranks of the others (Croux and Dehon 2010), by cumulated sums.
+    `slopes` (rows,): what the coefficient gains from a step of each row's rank. Midranks are halves of integers.
     """
-    ranks = [stats.rankdata(v) if method == "spearman" else v for v in (x, y)]
-    residuals = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in ranks]
-    scales = [float(np.sqrt(np.mean(r**2))) for r in residuals]
-    u, v = (r / s for r, s in zip(residuals, scales, strict=True))
-    influence: Floats = u * v - value * (u**2 + v**2) / 2
-    if method == "spearman":
-        influence += _rank_effect(ranks[0], v - value * u) / scales[0]
-        influence += _rank_effect(ranks[1], u - value * v) / scales[1]
-    influence -= influence.mean()
-    return influence
-
-
-def _rank_effect(ranks: Floats, slopes: Floats) -> Floats:
-    """What a row adds by raising the ranks at or above its own, ties by a half; midranks are halves of integers."""
     places = (2 * ranks).astype(np.intp)
     mass = np.bincount(places, slopes)
     at_or_above = np.cumsum(mass[::-1])[::-1]
     effect: Floats = at_or_above - mass / 2
     return effect[places]
-
-
-def _expanded(value: float, per_prompt: Floats, sizes: Floats, counts: Floats) -> Floats:
-    shift: Floats = (counts @ per_prompt) / (counts @ sizes)
-    bounded = np.clip(value, -1 + 1e-12, 1 - 1e-12)
-    expanded: Floats = np.tanh(np.arctanh(bounded) + shift / (1 - bounded**2))
-    return expanded
 
 
 def _rank(design: Floats) -> int:
@@ -200,8 +205,9 @@ def _t_test(value: float, degrees: int) -> float:
     return float(2 * stats.t.sf(abs(value) * np.sqrt(degrees / (1 - value**2)), degrees))
 
 
-def _clustered_test(value: float, per_prompt: Floats, sizes: Floats) -> float:
-    """p of no correlation by the jackknife over prompts."""
-    clusters, n = len(per_prompt), sizes.sum()
-    error = np.sqrt((clusters - 1) / clusters * np.sum((per_prompt / (1 - sizes / n)) ** 2)) / n
-    return float(2 * stats.t.sf(abs(value) / error, clusters - 1)) if error > 0 else 0.0
+def _clustered_test(found: Resampled) -> float:
+    """p of no correlation by the jackknife over prompts, on Fisher's z scale."""
+    bounded = np.clip(np.r_[found.value, found.jackknife], -1 + 1e-12, 1 - 1e-12)
+    value, *without = np.arctanh(bounded)
+    error, degrees = jackknife_error(np.array(without))
+    return Asymptotic(float(value), error, degrees).p_value(0.0) if error > 0 else 0.0

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
 from specstudy.analysis.correlation import Method, correlate, why_constant
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE
 from specstudy.records import Correlation
@@ -104,8 +104,7 @@ def median_within_prompt(x: Floats, y: Floats, prompts: Codes, method: Method, s
         return Estimate(len(coefficients), null_reason=f"the coefficient {reason}")
     value = float(np.median(coefficients))
     samples = _weighted_medians(coefficients, settings.counts(len(coefficients)))
-    # The median has no smooth influence; its sign gives an acceleration of about zero, as for symmetric statistics.
-    median = resampled(value, samples, np.sign(coefficients - value))
+    median = resampled_quantile(value, samples, len(coefficients))
     p_value = float(stats.wilcoxon(coefficients).pvalue)
     return estimate(len(coefficients), median, settings.confidence, p_value)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
 from specstudy.analysis.means import row_mean
 from specstudy.records import EntropyBound
 
@@ -78,7 +78,4 @@ def percentile(values: Floats, prompts: Codes, level: float, settings: AnalysisS
     np.add.at(below, (codes, places), 1.0)
     below = below.cumsum(axis=1)
     samples = grid[(counts @ below >= level * (counts @ below[:, -1])[:, None]).argmax(axis=1)]
-    influence = np.bincount(codes, level - (values <= value), n_prompts).astype(np.float64)
-    return estimate(
-        n, resampled(value, samples, influence, np.bincount(codes).astype(np.float64)), settings.confidence, None
-    )
+    return estimate(n, resampled_quantile(value, samples, n_prompts), settings.confidence, None)

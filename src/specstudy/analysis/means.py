@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled, resampled_totals
 
 
 def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0) -> Estimate:
@@ -18,10 +18,10 @@ def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0) -> 
     n = len(values)
     if n < 3:
         return Estimate(n, value=float(values.mean()) if n else None, null_reason=f"{n} prompts; an interval needs 3")
-    value, influence = float(values.mean()), values - values.mean()
+    value = float(values.mean())
     if np.ptp(values) <= 1e-12 * max(1.0, abs(value)):
         return Estimate(n, value, null_reason=f"all {n} prompts hold the same value")
-    sampled = resampled(value, settings.counts(n) @ values / n, influence)
+    sampled = resampled(value, settings.counts(n) @ values / n, -values / (n - 1))
     return estimate(n, sampled, settings.confidence, float(stats.ttest_1samp(values, reference).pvalue))
 
 
@@ -36,9 +36,9 @@ def difference(a: Floats, b: Floats, settings: AnalysisSettings, reference: floa
     value = float(a.mean() - b.mean())
     # Two groups of equal size must not share their draws, or their errors would cancel.
     samples = settings.counts(len(a)) @ a / len(a) - settings.counts(len(b))[::-1] @ b / len(b)
-    influence = np.concatenate([(a - a.mean()) / len(a), (b.mean() - b) / len(b)])
+    jackknife = np.concatenate([-a / (len(a) - 1), b / (len(b) - 1)])
     p_value = float(stats.ttest_ind(a - reference, b, equal_var=False).pvalue)
-    sampled = resampled(value, samples, influence, groups=np.repeat([0, 1], [len(a), len(b)]))
+    sampled = resampled(value, samples, jackknife, np.repeat([0, 1], [len(a), len(b)]))
     return estimate(n, sampled, settings.confidence, p_value)
 
 
@@ -53,11 +53,14 @@ def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) 
     value = float(numerators.sum() / denominators.sum())
     if n_held < 3:
         return Estimate(n, value, null_reason=f"{n_held} prompts; an interval needs 3")
-    counts = settings.counts(len(numerators))
-    totals = counts @ denominators
-    samples = np.where(totals > 0, counts @ numerators, np.nan) / np.where(totals > 0, totals, 1.0)
-    sampled = resampled(value, samples, numerators - value * denominators, denominators)
+    sampled = resampled_totals(np.column_stack([numerators, denominators]), quotient, settings)
     return estimate(n, sampled, settings.confidence, p_value=None)
+
+
+def quotient(sums: Floats) -> Floats:
+    """Numerator over denominator: sums (samples, 2) -> (samples,); NaN where the denominator is 0."""
+    numerators, denominators = sums.T
+    return np.where(denominators > 0, numerators, np.nan) / np.where(denominators > 0, denominators, 1.0)
 
 
 def row_mean(values: Floats, prompts: pd.Series, settings: AnalysisSettings) -> Estimate:

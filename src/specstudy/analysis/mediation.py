@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
 from specstudy.analysis.correlation import resampled_correlation, why_undefined
 from specstudy.analysis.correlations import prompt_subsets
 
@@ -32,15 +32,23 @@ def mediation(prompts: pd.DataFrame, x: str, mediator: str, y: str, settings: An
         reason = why_undefined(columns[first], columns[second], len(design), design)
         if reason:
             return dict.fromkeys(PATHS, Estimate(len(design), null_reason=reason))
-    pairs = {name: resampled_correlation(columns[i], columns[j], design, settings) for name, i, j in _PAIRS}
-    point = _paths(*(pairs[name].value for name in ("xm", "xy", "my")))
-    samples = _paths(*(pairs[name].samples for name in ("xm", "xy", "my")))
-    influence = _influences(*((pairs[name].value, pairs[name].influence) for name in ("xm", "xy", "my")))
-    found = {path: resampled(float(point[path]), samples[path], influence[path]) for path in PATHS}
-    return {path: estimate(len(design), known, settings.confidence, None) for path, known in found.items()}
+    one_each: Codes = np.arange(len(design), dtype=np.intp)
+    pairs = [resampled_correlation(columns[i], columns[j], one_each, "spearman", design, settings) for i, j in _PAIRS]
+    known = [pair for pair in pairs if pair is not None]
+    if len(known) < len(pairs):
+        return dict.fromkeys(PATHS, estimate(len(design), None, settings.confidence, None))
+    point, samples, jackknife = (
+        _paths(*(getattr(pair, part) for pair in known)) for part in ("value", "samples", "jackknife")
+    )
+    return {
+        path: estimate(
+            len(design), resampled(float(point[path]), samples[path], jackknife[path]), settings.confidence, None
+        )
+        for path in PATHS
+    }
 
 
-_PAIRS = (("xm", 0, 1), ("xy", 0, 2), ("my", 1, 2))
+_PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
 def _paths(xm: Floats | float, xy: Floats | float, my: Floats | float) -> dict[str, Floats]:
@@ -48,11 +56,3 @@ def _paths(xm: Floats | float, xy: Floats | float, my: Floats | float) -> dict[s
     rest = np.where(1 - xm**2 > 1e-12, 1 - xm**2, np.nan)
     b, direct = (my - xm * xy) / rest, (xy - xm * my) / rest
     return dict(zip(PATHS, (xm, b, xm * b, direct, xy), strict=True))
-
-
-def _influences(xm: tuple[float, Floats], xy: tuple[float, Floats], my: tuple[float, Floats]) -> dict[str, Floats]:
-    """Each prompt's influence on each path, by a small step along its influences on the three correlations."""
-    step = 1e-4
-    moved = _paths(*(value + step * influence for value, influence in (xm, xy, my)))
-    point = _paths(*(value for value, _ in (xm, xy, my)))
-    return {path: (moved[path] - point[path]) / step for path in PATHS}

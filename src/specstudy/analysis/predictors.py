@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, Resampled, estimate, resampled
+from specstudy.analysis.bootstrap import (
+    AnalysisSettings,
+    Estimate,
+    Floats,
+    Resampled,
+    estimate,
+    resampled,
+    resampled_totals,
+)
 from specstudy.analysis.correlation import why_constant
 from specstudy.analysis.entropy_bound import lower_bound
 from specstudy.analysis.means import ratio
@@ -126,10 +134,12 @@ def _cross_validated(accepted: Floats, rejected: Floats, scores: Floats) -> Floa
 
 def auroc(data: Binned, settings: AnalysisSettings) -> Estimate:
     """The share of pairs of an accepted and a rejected token that the predictor puts in this order, ties a half."""
-    counts = settings.counts(len(data.accepted))
-    value = float(_auroc(data.accepted.sum(axis=0), data.rejected.sum(axis=0)))
-    samples = _auroc(counts @ data.accepted, counts @ data.rejected)
-    sampled = resampled(value, samples, _auroc_influence(data, value), _sizes(data))
+    n_bins = data.accepted.shape[1]
+
+    def area(sums: Floats) -> Floats:
+        return _auroc(sums[:, :n_bins], sums[:, n_bins:])
+
+    sampled = resampled_totals(np.hstack([data.accepted, data.rejected]), area, settings)
     return estimate(data.n_tokens, sampled, settings.confidence, None)
 
 
@@ -143,16 +153,6 @@ def _auroc(accepted: Floats, rejected: Floats) -> Floats:
     return area
 
 
-def _auroc_influence(data: Binned, value: float) -> Floats:
-    accepted, rejected = data.accepted.sum(axis=0), data.rejected.sum(axis=0)
-    rejected_below = (np.cumsum(rejected) - rejected / 2) / rejected.sum() - value
-    accepted_above = (np.cumsum(accepted[::-1])[::-1] - accepted / 2) / accepted.sum() - value
-    influence: Floats = (
-        data.accepted @ rejected_below / accepted.sum() + data.rejected @ accepted_above / rejected.sum()
-    )
-    return influence
-
-
 def brier_score(data: Binned, settings: AnalysisSettings) -> Estimate:
     """Mean squared distance of the predicted probability from the outcome (Brier 1950)."""
     squares = data.accepted * (1 - data.predicted) ** 2 + data.rejected * data.predicted**2
@@ -161,13 +161,14 @@ def brier_score(data: Binned, settings: AnalysisSettings) -> Estimate:
 
 def calibration_error(data: Binned, settings: AnalysisSettings) -> Estimate:
     """Mean distance of predicted from observed acceptance over ten equal groups (expected calibration error)."""
-    gaps, sizes = _grouped(data, data.accepted - (data.accepted + data.rejected) * data.predicted), _sizes(data)
-    total = gaps.sum(axis=0)
-    value = float(np.abs(total).sum() / sizes.sum())
-    counts = settings.counts(len(gaps))
-    samples = np.abs(counts @ gaps).sum(axis=1) / np.maximum(counts @ sizes, 1.0)
-    influence = gaps @ np.sign(total) - value * sizes
-    return estimate(data.n_tokens, resampled(value, samples, influence, sizes), settings.confidence, None)
+    gaps = _grouped(data, data.accepted - (data.accepted + data.rejected) * data.predicted)
+
+    def error(sums: Floats) -> Floats:
+        distances: Floats = np.abs(sums[:, :-1]).sum(axis=1) / np.maximum(sums[:, -1], 1.0)
+        return distances
+
+    sampled = resampled_totals(np.column_stack([gaps, _sizes(data)]), error, settings)
+    return estimate(data.n_tokens, sampled, settings.confidence, None)
 
 
 def calibration(data: Binned, settings: AnalysisSettings) -> Iterator[tuple[float, Estimate]]:
@@ -204,10 +205,10 @@ def difference(first: Binned, second: Binned, metric: str, settings: AnalysisSet
         return Estimate(a.n, null_reason=a.null_reason or b.null_reason)
     if first.n_tokens != second.n_tokens or len(first.accepted) != len(second.accepted):
         return Estimate(a.n, null_reason="the two predictors were not measured on the same tokens")
-    shift = replace(
-        a.uncertainty,
-        value=a.uncertainty.value - b.uncertainty.value,
-        samples=a.uncertainty.samples - b.uncertainty.samples,
-        acceleration=0.0,
+    first_known, second_known = a.uncertainty, b.uncertainty
+    shift = resampled(
+        first_known.value - second_known.value,
+        first_known.samples - second_known.samples,
+        first_known.jackknife - second_known.jackknife,
     )
     return estimate(a.n, shift, settings.confidence, None)

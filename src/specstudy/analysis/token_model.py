@@ -17,7 +17,15 @@ import pandas as pd
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Asymptotic, Codes, Estimate, Floats, estimate
+from specstudy.analysis.bootstrap import (
+    AnalysisSettings,
+    Asymptotic,
+    Codes,
+    Estimate,
+    Floats,
+    estimate,
+    jackknife_error,
+)
 from specstudy.analysis.correlation import why_constant
 
 TERM = "draft_entropy_bits"
@@ -38,21 +46,22 @@ def token_model(tested: pd.DataFrame, settings: AnalysisSettings) -> dict[str, E
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = GLM(accepted, design, family=Binomial()).fit()
-    errors = jackknife_errors(design, accepted, fit.fittedvalues, groups)
-    if not fit.converged or not np.isfinite(errors).all() or (errors <= 0).any():
+    moves = jackknife_moves(design, accepted, fit.fittedvalues, groups)
+    if not fit.converged or not np.isfinite(moves).all() or (np.ptp(moves, axis=0) <= 0).any():
         return {TERM: Estimate(len(tokens), null_reason="the logistic regression has no finite solution")}
-    known = [Asymptotic(float(v), float(e), int(groups.max())) for v, e in zip(fit.params, errors, strict=True)]
+    known = [Asymptotic(float(v), *jackknife_error(m)) for v, m in zip(fit.params, moves.T, strict=True)]
     return {
         term: estimate(len(tokens), uncertainty, settings.confidence, uncertainty.p_value(0.0))
         for term, uncertainty in zip(columns, known, strict=True)
     }
 
 
-def jackknife_errors(design: Floats, accepted: Floats, fitted: Floats, groups: Codes) -> Floats:
-    """Standard errors (terms,) of a logistic regression from leaving out each prompt in turn, by one Newton step each.
+def jackknife_moves(design: Floats, accepted: Floats, fitted: Floats, groups: Codes) -> Floats:
+    """How far leaving out each prompt moves the estimates of a logistic regression, by one Newton step each.
 
-    design (rows, terms); accepted, fitted, groups (rows,). Without prompt i the estimate moves by -(A - A_i)^-1 s_i:
-    A is the information of all rows, A_i and s_i are the prompt's information and score. NaN if A - A_i is singular.
+    design (rows, terms); accepted, fitted, groups (rows,) -> (prompts, terms). Without prompt i the estimate moves by
+    -(A - A_i)^-1 s_i: A is the information of all rows, A_i and s_i are the prompt's information and score. NaN if
+    A - A_i is singular.
     """
     n, k = int(groups.max()) + 1, design.shape[1]
     score = np.column_stack([np.bincount(groups, (accepted - fitted) * column, n) for column in design.T])
@@ -62,11 +71,10 @@ def jackknife_errors(design: Floats, accepted: Floats, fitted: Floats, groups: C
         for j in range(i, k):
             own[:, i, j] = own[:, j, i] = np.bincount(groups, weighted[:, i] * design[:, j], n)
     try:
-        moves = np.linalg.solve(own.sum(axis=0) - own, score[:, :, None])[:, :, 0]
+        moves: Floats = -np.linalg.solve(own.sum(axis=0) - own, score[:, :, None])[:, :, 0]
     except np.linalg.LinAlgError:
-        return np.full(k, np.nan)
-    errors: Floats = np.sqrt((n - 1) / n * np.sum(moves**2, axis=0))
-    return errors
+        return np.full((n, k), np.nan)
+    return moves
 
 
 def _why_not(tokens: pd.DataFrame) -> str | None:

@@ -16,7 +16,8 @@ import pandas as pd
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from specstudy.analysis.arrows import OF_CONTEXTS, control_kinds
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled_totals
+from specstudy.analysis.means import quotient
 from specstudy.records import VersionModel
 
 ALL = "all"
@@ -77,10 +78,7 @@ def _slope(x: pd.Series, y: pd.Series, originals: pd.Series, settings: AnalysisS
     products = products[products["xx"] > 1e-12]
     if len(products) < 3:
         return Estimate(len(products), null_reason=f"{x.name} varies in {len(products)} prompts; 3 are needed")
-    xy, xx = products["xy"].to_numpy(), products["xx"].to_numpy()
-    value = float(xy.sum() / xx.sum())
-    counts = settings.counts(len(products))
-    found = resampled(value, counts @ xy / (counts @ xx), xy - value * xx)
+    found = resampled_totals(products[["xy", "xx"]].to_numpy(), quotient, settings)
     return estimate(len(products), found, settings.confidence, found.p_value(0.0) if found else None)
 
 
