@@ -11,13 +11,12 @@ from workflow import run, run_path_of
 from specstudy.config import StudyConfig
 from specstudy.records import MECHANISM_TABLES, ROUTING_TABLES, SINK_TABLES, STAGE_TABLES
 from specstudy.tables import manifest
-from specstudy.tables.run import Run, open_run
+from specstudy.tables.run import open_run
 from specstudy.tables.run_directory import publish_table, table_path
 from specstudy.tables.schema import to_table
 
 if TYPE_CHECKING:
     from specstudy.analysis.bootstrap import AnalysisSettings
-    from specstudy.analysis.study import AnalysisResult
 
 
 def answer(run_dir: Path, config: StudyConfig) -> None:
@@ -26,7 +25,7 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     from specstudy.analysis.declarations import declarations_sha256
     from specstudy.analysis.study import analyze as analyze_tables
     from specstudy.analysis.version_effects import unaltered_only
-    from specstudy.report import html, terminal
+    from specstudy.report import figures, html, terminal
 
     opened = open_run(run_dir)
     tables = {name: opened.table(name) for name in opened.tables}
@@ -51,20 +50,11 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
         publish_table(run_dir, name, to_table(name, rows))
     for name in MECHANISM_TABLES:
         publish_table(run_dir, name, to_table(name, getattr(result.mechanism, name)))
-    draw(opened, result)
     shown = unaltered_only(tables)
+    figures.draw_all(result, shown, run_dir / "figures")
     manifest.update(run_dir, "claims", {"sha256_when_answered": declarations_sha256()})
     html.render(result, shown, opened.manifest, run_dir / "figures", run_dir / "report.html")
     terminal.summary(result, shown, opened.manifest, run_dir)
-
-
-def draw(opened: Run, result: AnalysisResult) -> list[Path]:
-    """All figures of a run, from its tables alone."""
-    from specstudy.analysis.version_effects import unaltered_only
-    from specstudy.report import figures
-
-    tables = unaltered_only({name: opened.table(name) for name in opened.tables})
-    return figures.draw_all(result, tables, opened.path / "figures")
 
 
 def settings_of(config: StudyConfig) -> AnalysisSettings:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import entry
-from analyze import draw, settings_of
+from analyze import settings_of
 
 from specstudy.analysis.study import analyze
+from specstudy.analysis.version_effects import unaltered_only
 from specstudy.config import PROJECT_ROOT, from_mapping
+from specstudy.report.figures import draw_all
 from specstudy.tables.run import open_run
 
 
@@ -17,7 +19,8 @@ def figures(run: str = str(PROJECT_ROOT / "outputs" / "latest")) -> None:
     opened = open_run(Path(run).expanduser())
     tables = {name: opened.table(name) for name in opened.tables}
     config = from_mapping(opened.manifest["config"])
-    for path in draw(opened, analyze(tables, settings_of(config))):
+    result = analyze(tables, settings_of(config))
+    for path in draw_all(result, unaltered_only(tables), opened.path / "figures"):
         print(path)
 
 

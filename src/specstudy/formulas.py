@@ -68,11 +68,16 @@ def context_health_soft(content_attention: Floats) -> float | None:
 
     The Hoover index is the share of the attention that would have to move for all positions to be equal.
     """
-    total = float(content_attention.sum())
-    if len(content_attention) < MIN_CONTENT_POSITIONS or total <= 0:
+    if len(content_attention) < MIN_CONTENT_POSITIONS or content_attention.sum() <= 0:
         return None
-    excess = np.maximum(content_attention - content_attention.mean(), 0.0).sum()
-    return float(np.clip(10.0 * (1.0 - excess / total), 0.0, 10.0))
+    return float(evenness(content_attention))
+
+
+def evenness(attention: Floats) -> Floats:
+    """10 * (1 - Hoover index) of attention (..., positions), which must not be all zero: (...,)."""
+    excess = np.maximum(attention - attention.mean(axis=-1, keepdims=True), 0.0).sum(axis=-1)
+    even: Floats = np.clip(MAX_HEALTH * (1.0 - excess / attention.sum(axis=-1)), 0.0, MAX_HEALTH)
+    return even
 
 
 def sink_rate(first_token_attention: Floats, n_tokens: int) -> float | None:

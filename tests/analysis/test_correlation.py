@@ -92,7 +92,7 @@ def test_moments_agree_with_ranking_every_resample_anew(monkeypatch, method, row
     exact = correlate(x, y, prompts, method, AnalysisSettings())
     monkeypatch.setattr(correlation, "EXACT_ROWS", 0)
     by_moments = correlate(x, y, prompts, method, AnalysisSettings())
-    assert by_moments.value == exact.value
+    assert by_moments.value == pytest.approx(exact.value, abs=1e-12)
     assert by_moments.low == pytest.approx(exact.low, abs=0.02)
     assert by_moments.high == pytest.approx(exact.high, abs=0.02)
 
@@ -103,7 +103,7 @@ def test_tokens_of_a_prompt_are_not_taken_for_independent():
     repeated = correlate(np.repeat(x, 25), np.repeat(y, 25), np.repeat(np.arange(40), 25), "spearman", FEW)
     assert repeated.n == 1000
     assert repeated.high - repeated.low == pytest.approx(alone.high - alone.low, rel=0.05)
-    assert repeated.p_value == pytest.approx(alone.p_value, abs=0.05)
+    assert repeated.p_value == pytest.approx(alone.p_value, abs=0.1)
     assert stats.spearmanr(np.repeat(x, 25), np.repeat(y, 25)).pvalue < 0.05 < alone.p_value
 
 

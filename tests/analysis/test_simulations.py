@@ -177,7 +177,7 @@ PLANTED = (
     Planted("tokens of 50 prompts that differ much", over_tokens(50, 0.4, 0.5), spearman_of(0.4)),
     Planted("tokens of 10 prompts", over_tokens(10, 0.4, 0.1), spearman_of(0.4)),
     Planted("Pearson's correlation of tokens", over_tokens(50, 0.4, 0.3, "pearson"), 0.4),
-    Planted("median inside 50 prompts", within_prompts(50, 0.5), 0.5 / np.sqrt(1.25), quick=True),
+    Planted("median inside 50 prompts", within_prompts(50, 0.5), 0.5 / np.sqrt(1.25)),
     Planted("mean of 50 prompts", lambda rng: mean(rng.normal(1, 2, 50), SETTINGS), 1.0),
     Planted("mean of 10 prompts", lambda rng: mean(rng.normal(1, 2, 10), SETTINGS), 1.0),
     Planted(

@@ -14,7 +14,7 @@ def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: list[st
     """The prompt frame with the measures that claims need beside those of the study (float64, NaN where none)."""
     parts: list[pd.DataFrame | pd.Series] = [
         _boundary(frame_of(tables, "prefill_tokens"), frame_of(tables, "decode_attention")),
-        _by_prompt(frame_of(tables, "prefill_heads"), "first_token_attention"),
+        _first_token_attention(frame_of(tables, "prefill_tokens")),
         _commitment(frame_of(tables, "decode_tokens")),
     ]
     return prompts.join(parts, how="left").assign(**_speedup_over_theory(prompts, suffixes))
@@ -32,6 +32,15 @@ def _by_prompt(frame: pd.DataFrame, column: str) -> pd.Series:
     return (
         pd.Series(numbers(frame[column]), index=frame["prompt_id"].astype(object), name=column).groupby(level=0).mean()
     )
+
+
+def _first_token_attention(tokens: pd.DataFrame) -> pd.Series:
+    """Attention that the last prompt positions pay to position 0, mean over layers and heads.
+
+    A mean over all queries would be larger on short prompts whatever a model does: early queries see few other keys.
+    """
+    first = tokens[(tokens["position"] == 0).to_numpy(dtype=bool)]
+    return _by_prompt(first, "attention_window").rename("first_token_attention")
 
 
 def _boundary(tokens: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import median_within_prompt, prompt_subsets
 from specstudy.analysis.declarations import Declaration
@@ -62,7 +63,8 @@ def _prompt_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     estimate = correlate(x, y, np.arange(len(rows), dtype=np.intp), test["method"], evidence.settings, covariates)
     held = "" if covariates is None else ", category, length and surprise of the prompt held constant,"
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(evidence.measure(test['y']))}"
-    return Finding(estimate, estimate.n, words + held, "correlation", 0 if covariates is None else covariates.shape[1])
+    n_constant = 0 if covariates is None else covariates.shape[1]
+    return Finding(_named(estimate, test), estimate.n, words + held, "correlation", n_constant)
 
 
 def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:
@@ -75,8 +77,15 @@ def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(test['y'])}"
     if test["subset"] == "within_prompt":
         estimate = median_within_prompt(x, y, prompts, test["method"], evidence.settings)
-        return Finding(estimate, estimate.n, f"Median over prompts of the {words} inside a prompt")
-    return Finding(correlate(x, y, prompts, test["method"], evidence.settings), len(np.unique(prompts)), words)
+        return Finding(_named(estimate, test), estimate.n, f"Median over prompts of the {words} inside a prompt")
+    estimate = correlate(x, y, prompts, test["method"], evidence.settings)
+    return Finding(_named(estimate, test), len(np.unique(prompts)), words)
+
+
+def _named(estimate: Estimate, test: Mapping[str, Any]) -> Estimate:
+    """The estimate with its measures called by their names in the reason that it has none."""
+    axis, _, rest = (estimate.null_reason or "").partition(" ")
+    return replace(estimate, null_reason=f"{phrase(test[axis])} {rest}") if axis in ("x", "y") else estimate
 
 
 def _mean(claim: Declaration, evidence: Evidence) -> Finding:

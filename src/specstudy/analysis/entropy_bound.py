@@ -74,8 +74,8 @@ def percentile(values: Floats, prompts: Codes, level: float, settings: AnalysisS
     codes = np.unique(prompts, return_inverse=True)[1]
     # How many values of each prompt lie at or below each place of the grid: (prompts, grid).
     places = np.searchsorted(grid, values, side="left")
-    below = np.zeros((n_prompts, len(grid)))
-    np.add.at(below, (codes, places), 1.0)
-    below = below.cumsum(axis=1)
+    shape = (n_prompts, len(grid))
+    at = np.bincount(codes * shape[1] + places, minlength=n_prompts * shape[1]).reshape(shape)
+    below = at.cumsum(axis=1, dtype=np.float64)
     samples = grid[(counts @ below >= level * (counts @ below[:, -1])[:, None]).argmax(axis=1)]
     return estimate(n, resampled_quantile(value, samples, n_prompts), settings.confidence, None)

@@ -44,7 +44,7 @@ _LABELS = {
     "boundary_z_score": "z-score of the boundary's template tokens by attention received",
     "boundary_z_window": "z-score of the boundary's template tokens by window attention",
     "boundary_z_generated": "z-score of the boundary's template tokens by attention from the answer",
-    "first_token_attention": "attention to the first token (mean over heads)",
+    "first_token_attention": "attention from the last prompt positions to the first token (mean over heads)",
     "commitment_entropy_bits": "entropy where a word begins minus where it continues (bits)",
     "draft_top_prob": "top probability of the draft",
     "draft_top_margin": "top-2 margin of the draft",

@@ -126,9 +126,9 @@ def _cross_validated(accepted: Floats, rejected: Floats, scores: Floats) -> Floa
             # Without overlap the fit runs away; the check below says so.
             warnings.simplefilter("ignore")
             fit = GLM(counts[seen], design[seen], family=Binomial()).fit()
+            predicted[left_out] = fit.predict(design)
         if not fit.converged or not np.isfinite(fit.params).all():
             return "no logistic regression fits"
-        predicted[left_out] = fit.predict(design)
     return predicted
 
 

@@ -46,7 +46,8 @@ def token_model(tested: pd.DataFrame, settings: AnalysisSettings) -> dict[str, E
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = GLM(accepted, design, family=Binomial()).fit()
-    moves = jackknife_moves(design, accepted, fit.fittedvalues, groups)
+        fitted = fit.fittedvalues
+    moves = jackknife_moves(design, accepted, fitted, groups)
     if not fit.converged or not np.isfinite(moves).all() or (np.ptp(moves, axis=0) <= 0).any():
         return {TERM: Estimate(len(tokens), null_reason="the logistic regression has no finite solution")}
     known = [Asymptotic(float(v), *jackknife_error(m)) for v, m in zip(fit.params, moves.T, strict=True)]

@@ -90,34 +90,44 @@ def detectable_correlation(n: int, confidence: float, margin: float = 0.0) -> fl
 def note(claim: Declaration, finding: Finding, verdict: Verdict, detectable: float | None) -> str:
     """The finding in one plain sentence."""
     value, low, high = finding.estimate.value, finding.estimate.low, finding.estimate.high
-    if low is None or high is None:
+    if value is None or low is None or high is None:
         return f"Not answered: {finding.estimate.null_reason}."
     decided = verdict != "undecided"
     reading = _decided(claim, low, high) if decided else _undecided(claim, low, high, detectable)
-    return f"{finding.words} is {value:.2f} [{low:.2f}, {high:.2f}] over {finding.n_prompts} prompts: {reading}."
+    estimate = f"{_number(value, '.2f')} [{_number(low, '.2f')}, {_number(high, '.2f')}]"
+    return f"{finding.words} is {estimate} over {finding.n_prompts} prompts: {reading}."
+
+
+def _number(value: float, form: str = "g") -> str:
+    return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
 
 
 def _decided(claim: Declaration, low: float, high: float) -> str:
     least, most = claim.reference - claim.margin, claim.reference + claim.margin
-    within = f"the whole interval lies between {least:g} and {most:g}"
+    within = f"the whole interval lies between {_number(least)} and {_number(most)}"
     if claim.direction == "equivalent":
-        outside = f"the whole interval lies outside of {least:g} to {most:g}"
+        outside = f"the whole interval lies outside of {_number(least)} to {_number(most)}"
         return outside if _side(claim, low, high) == "contradicted" else f"{within}, as claimed"
     side = "above" if claim.direction == "greater" else "below"
     if _side(claim, low, high) == "supported":
-        return f"the whole interval lies {side} {claim.boundaries[0]:g}, as claimed"
+        return f"the whole interval lies {side} {_number(claim.boundaries[0])}, as claimed"
     if least < low and high < most:
         return f"{within}, no effect worth the name"
-    missed = f"none of the interval reaches {side} {claim.boundaries[0]:g}"
+    missed = f"none of the interval reaches {side} {_number(claim.boundaries[0])}"
     return f"{missed}, and the effect is the other way" if high < least or low > most else missed
 
 
 def _undecided(claim: Declaration, low: float, high: float, detectable: float | None) -> str:
     if _side(claim, low, high) == "undecided":
-        reading = f"the interval reaches across {' or '.join(f'{b:g}' for b in claim.boundaries)}"
+        reading = f"the interval reaches across {' or '.join(map(_number, claim.boundaries))}"
     else:
         reading = "the interval alone would decide, but not after Holm's adjustment for the claims beside it"
     if detectable is None:
         return reading
-    shown = "that no effect lies within" if claim.direction == "equivalent" else "an effect of"
-    return f"{reading}; so many prompts would show {shown} {detectable:.2g}"
+    if claim.direction == "equivalent":
+        around = f" of {_number(claim.reference)}" if claim.reference else ""
+        return f"{reading}; so many prompts would show no effect to lie within {detectable:.2g}{around}"
+    sign = 1 if claim.direction == "greater" else -1
+    return (
+        f"{reading}; so many prompts would show a true value of {_number(claim.reference + sign * detectable, '.3g')}"
+    )

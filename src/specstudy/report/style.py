@@ -113,6 +113,10 @@ def save(figure: Figure, directory: Path, name: str) -> list[Path]:
     return [png, svg]
 
 
+# More marks than this are drawn as an image inside the SVG: as shapes they would make the page slow.
+MARKS_AS_SHAPES = 1000
+
+
 def themed(color: str) -> str:
     """A colour as the page writes it."""
     return f"var(--{THEMED[color]})" if color in THEMED else color

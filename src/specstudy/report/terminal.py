@@ -81,24 +81,23 @@ def show_prompt(tables: Tables, prompt_id: str, wanted: Setting = STUDY_SETTING)
 
 
 def _links(result: AnalysisResult) -> Table:
-    """The links of the chain: verdict, correlation with interval, with category and length held constant, ceiling."""
-    table = report_table("The chain")
+    """The links of the chain: verdict, the correlation that it rests on, that with nothing held constant, ceiling."""
+    table = report_table("The chain (Spearman over prompts)")
     table.add_column("link", max_width=14)
     table.add_column("verdict", no_wrap=True)
-    for name in ("n", "Spearman", "category and\nlength constant", "noise\nallows"):
+    for name in ("n", "category, length,\nsurprise constant", "nothing\nheld constant", "noise\nallows"):
         table.add_column(name, justify="right", no_wrap=True)
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if not declared.link:
             continue
-        record = result.chain_correlation(declared, "all")
-        held = result.chain_correlation(declared, "within_category_given_length")
-        limit = ceiling(result.reliability, record.x, record.y) if record else None
+        observed = result.chain_correlation(declared, "all")
+        limit = ceiling(result.reliability, observed.x, observed.y) if observed else None
         table.add_row(
             declared.link,
             _verdict(claim),
             str(claim.n),
             f"{number(claim.estimate)}\n{interval(claim.ci_low, claim.ci_high)}",
-            f"{number(held.estimate)}\n{interval(held.ci_low, held.ci_high)}" if held else "",
+            f"{number(observed.estimate)}\n{interval(observed.ci_low, observed.ci_high)}" if observed else "",
             number(limit),
         )
     return table
@@ -127,7 +126,8 @@ def _claims(result: AnalysisResult) -> Table:
     table.add_column("claim")
     for claim in result.claims:
         estimate = Text(f"{number(claim.estimate)} {interval(claim.ci_low, claim.ci_high)}")
-        table.add_row(_verdict(claim), estimate, Text(claim.note if claim.verdict == "not_run" else claim.statement))
+        reason = Text(f"\n{claim.note}", style="dim") if claim.verdict == "not_run" else Text()
+        table.add_row(_verdict(claim), estimate, Text(claim.statement).append(reason))
     return table
 
 

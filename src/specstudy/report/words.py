@@ -19,6 +19,7 @@ VERDICTS = {
     "undecided": "not decided",
     "not_run": "not run",
 }
+FAILURES_NAMED = 5
 SUMMARY_MEASURES = ("mean_entropy_bits", "acceptance_rate", "alpha", "alpha_expected", "speedup")
 SHORT = {
     "mean_entropy_bits": "entropy (bits)",
@@ -102,7 +103,12 @@ def failures_sentence(tables: Tables) -> str:
     if errors.empty:
         return "No prompt failed."
     stages = ", ".join(f"{n} in {stage}" for stage, n in errors["stage"].value_counts(sort=False).items())
-    return f"{errors['prompt_id'].nunique()} prompts failed ({stages}); everything below is over the others."
+    failed = list(dict.fromkeys(errors["prompt_id"].astype(str)))
+    names = ", ".join(failed[:FAILURES_NAMED]) + (", ..." if len(failed) > FAILURES_NAMED else "")
+    return (
+        f"{len(failed)} {'prompt' if len(failed) == 1 else 'prompts'} failed ({stages}): {names}. "
+        "What failed of them is in no number of this report."
+    )
 
 
 def alarm(manifest: Mapping[str, Any]) -> str:

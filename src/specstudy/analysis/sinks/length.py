@@ -7,11 +7,13 @@ prompt has. What the measured score does beyond that is not an effect of countin
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
 from specstudy import formulas
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.sinks.estimates import as_columns
 from specstudy.analysis.sinks.positions import CONTENT
@@ -48,20 +50,32 @@ def expected_by_length(attention: list[Floats], settings: AnalysisSettings) -> p
     lengths = np.unique(np.geomspace(min(sizes), max(sizes), GRID_POINTS).round().astype(int))
     rng = np.random.default_rng([settings.seed, len(attention), 0])
     tails = [(1 - settings.confidence) / 2, (1 + settings.confidence) / 2]
-    rows = []
+    pool, rows = Pool.of(attention), []
     for n in lengths:
-        scores = _simulated(attention, int(n), N_SIMULATIONS, rng)
+        scores = pool.scores(int(n), N_SIMULATIONS, rng)
         rows.append([float(n), scores.mean(), *np.quantile(scores, tails)])
     return pd.DataFrame(rows, columns=columns)
 
 
-def _simulated(attention: list[Floats], n: int, repetitions: int, rng: np.random.Generator) -> Floats:
-    """Soft scores of `repetitions` made-up prompts of n positions: float64 (repetitions,)."""
-    pool, sizes = np.concatenate(attention), np.array([len(v) for v in attention])
-    starts = np.cumsum(sizes) - sizes
-    chosen = rng.integers(len(sizes), size=(repetitions, n))
-    drawn = pool[starts[chosen] + (rng.random((repetitions, n)) * sizes[chosen]).astype(np.intp)]
-    return np.array([formulas.context_health_soft(row) for row in drawn], dtype=np.float64)
+@dataclass(frozen=True)
+class Pool:
+    """The attention of all prompts end to end, and where each prompt's begins and how long it is."""
+
+    attention: Floats
+    starts: Codes
+    sizes: Codes
+
+    @classmethod
+    def of(cls, attention: list[Floats]) -> Pool:
+        """The pool of `scored_attention`."""
+        sizes = np.array([len(v) for v in attention])
+        return cls(np.concatenate(attention), np.cumsum(sizes) - sizes, sizes)
+
+    def scores(self, n: int, repetitions: int, rng: np.random.Generator) -> Floats:
+        """Soft scores of `repetitions` made-up prompts of n positions: float64 (repetitions,)."""
+        chosen = rng.integers(len(self.sizes), size=(repetitions, n))
+        places = self.starts[chosen] + (rng.random((repetitions, n)) * self.sizes[chosen]).astype(np.intp)
+        return formulas.evenness(self.attention[places])
 
 
 def length_answers(attention: list[Floats], settings: AnalysisSettings) -> list[SinkAnswer]:
@@ -84,7 +98,8 @@ def _by_chance(attention: list[Floats], settings: AnalysisSettings) -> Estimate:
     sizes = np.array([len(v) for v in attention])
     repetitions = int(np.clip(MAX_DRAWN // sizes.sum(), 20, N_SIMULATIONS))
     rng = np.random.default_rng([settings.seed, len(attention), 1])
-    studies = np.stack([_simulated(attention, int(n), repetitions, rng) for n in sizes], axis=1)
+    pool = Pool.of(attention)
+    studies = np.stack([pool.scores(int(n), repetitions, rng) for n in sizes], axis=1)
     length_ranks, score_ranks = pd.Series(sizes).rank(), pd.DataFrame(studies).rank(axis=1)
     coefficients = score_ranks.T.corrwith(length_ranks).dropna().to_numpy(dtype=np.float64)
     if not len(coefficients) or np.ptp(coefficients) == 0:

@@ -16,11 +16,11 @@ from specstudy.report.chapters.chapter import Chapter, Context
 
 @dataclass(frozen=True)
 class Link:
-    """One link of the chain: the claim that answers it and the correlations behind it."""
+    """One link of the chain: the claim that answers it, the correlation with nothing held constant, and its ceiling."""
 
     name: str
     claim: Claim
-    held_constant: Correlation | None
+    observed: Correlation | None
     ceiling: float | None
 
 
@@ -37,9 +37,9 @@ def _links(result: AnalysisResult) -> list[Link]:
     links = []
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if declared.link:
-            held = result.chain_correlation(declared, "within_category_given_length")
-            limit = ceiling(result.reliability, held.x, held.y) if held else None
-            links.append(Link(declared.link, claim, held, limit))
+            observed = result.chain_correlation(declared, "all")
+            limit = ceiling(result.reliability, observed.x, observed.y) if observed else None
+            links.append(Link(declared.link, claim, observed, limit))
     return links
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from specstudy.analysis.join import Tables
@@ -38,8 +38,19 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
         "gammas": [setting.gamma for setting in result.gammas],
         "rows": [(label(name), [measures[setting, name] for setting in result.gammas]) for name in _MEASURES],
         "errors": [{**error, "words": label(error["measure"])} for error in errors],
+        "nearest": _nearest(errors),
         "n": max(measures[setting, "alpha"].n for setting in result.gammas),
     }
+
+
+def _nearest(errors: list[dict[Hashable, Any]]) -> str:
+    """Which theory is nearest to the clock, and which ones' intervals overlap with its own."""
+    if not errors:
+        return ""
+    first, *others = errors
+    tied = [label(error["measure"]) for error in others if not error["low"] > first["high"]]
+    words = f"Nearest to the clock on average: {label(first['measure'])}"
+    return f"{words}; the intervals of {' and '.join(tied)} overlap with its own." if tied else f"{words}."
 
 
 CHAPTER = Chapter("gammas", "Drafts of different lengths", context)

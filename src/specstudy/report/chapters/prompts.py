@@ -15,14 +15,16 @@ PROMPT_SECTIONS = 100
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
-    views = PromptViews(tables, result.primary)
-    if not views.categories:
+    rows = result.prompts.iloc[:PROMPT_SECTIONS]
+    if rows.empty:
         return None
-    shown = list(views.categories)[:PROMPT_SECTIONS]
+    shown = [str(prompt_id) for prompt_id in rows.index]
+    held = {name: frame[frame["prompt_id"].isin(shown)] for name, frame in tables.items() if "prompt_id" in frame}
+    views = PromptViews(held, result.primary)
     return {
         "views": (views.view(prompt_id) for prompt_id in shown),
-        "rows": {str(prompt_id): row for prompt_id, row in result.prompts.iterrows()},
-        "n_left_out": len(views.categories) - len(shown),
+        "rows": dict(zip(shown, (row for _, row in rows.iterrows()), strict=True)),
+        "n_left_out": len(result.prompts) - len(shown),
     }
 
 

@@ -74,9 +74,9 @@ CAPTIONS: dict[str, str] = {
     "the verifier's own text (nothing censored), and what was accepted of the tokens that were tested.",
     "acceptance_by_round_index": "Share of tested tokens accepted, by place in the round. A place is reached only if "
     "all before it were accepted, so later places see the easier stretches of text.",
-    "calibration": "Reliability diagram: tenths of the tested draft tokens by what a predictor says of them, against "
+    "calibration": "Reliability diagrams: tenths of the tested draft tokens by what a predictor says of them, against "
     "the share that was accepted. Probabilities come from logistic regressions that have not seen the prompt; the "
-    "entropy bound, 1 - sqrt(0.2 H), is taken as it is.",
+    "entropy bound, 1 − √(0.2 H), is taken as it is. On the dashed line what is predicted is what happens.",
     "sinks_by_role": "Attention as a robust z-score, by the part a token plays in the template, under three measures. "
     "The first divides by the queries that can see a position, which inflates positions near the end; the second sees "
     "nothing inside its own window; the third is what the answer's tokens really attend to.",

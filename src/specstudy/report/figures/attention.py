@@ -11,7 +11,7 @@ from specstudy import formulas
 from specstudy.analysis.join import Tables
 from specstudy.analysis.sinks.prediction import NOTHING, POSITION, RECEIVED, WINDOW, Case
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.style import BLUE, INK, LIGHT, VERMILLION, new_figure, wrapped
+from specstudy.report.style import BLUE, INK, LIGHT, VERMILLION, bars_note, new_figure, wrapped
 
 
 def first_token_attention(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -31,7 +31,9 @@ def first_token_attention(result: AnalysisResult, tables: Tables) -> Figure | No
     axes.grid(visible=False)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title(f"dot: over {formulas.SINK_RATE_ATTENTION:g} ({len(layers)} of {np.isfinite(values).sum()} heads)")
+    n_all, n_prompts = np.isfinite(values).sum(), len(result.prompts)
+    dots = f"dot: over {formulas.SINK_RATE_ATTENTION:g} ({len(layers)} of {n_all} heads)"
+    axes.set_title(f"{dots}, n = {n_prompts} prompts")
     figure.colorbar(image, ax=axes, label="mean attention\nto position 0")
     return figure
 
@@ -71,6 +73,8 @@ def attention_foretold(result: AnalysisResult, tables: Tables) -> Figure | None:
     axes.set_xlim(-1, 1)
     axes.axvline(0, color=INK, linewidth=0.8, zorder=0)
     axes.set_xlabel(wrapped("rank correlation within a prompt with the attention from the answer's tokens", 60))
+    n = max(row.n_prompts for row in result.sinks.sink_predictions)
+    axes.set_title(f"n = {n} prompts or fewer; {bars_note(result.settings.confidence)}")
     handles, names = axes.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=2)
     return figure

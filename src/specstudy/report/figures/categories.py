@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, label
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.style import INK, bars_note, category_marks, new_figure, wrapped
+from specstudy.report.style import INK, MARKS_AS_SHAPES, bars_note, category_marks, new_figure, wrapped
 
 
 def by_category(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -40,7 +40,7 @@ def _strip(axes: Axes, result: AnalysisResult, measure: str, categories: list[st
         spread = np.linspace(-0.16, 0.16, len(values)) if len(values) > 1 else np.zeros(len(values))
         mark = marks[category]
         dots: dict[str, Any] = {"s": 16, "color": mark.color, "marker": mark.marker, "alpha": 0.85, "linewidths": 0}
-        axes.scatter(values, place + spread, zorder=2, **dots)
+        axes.scatter(values, place + spread, zorder=2, rasterized=len(result.prompts) > MARKS_AS_SHAPES, **dots)
         row = means.loc[category]
         axes.hlines(place, row["low"], row["high"], color=INK, linewidth=2, zorder=3)
         axes.plot(row["value"], place, "|", color=INK, markersize=13, markeredgewidth=2.2, zorder=3)

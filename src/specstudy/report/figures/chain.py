@@ -19,7 +19,7 @@ from specstudy.analysis.measures import (
 from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Correlation
-from specstudy.report.style import INK, PAPER, category_marks, interval, new_figure, number, wrapped
+from specstudy.report.style import INK, MARKS_AS_SHAPES, PAPER, category_marks, interval, new_figure, number, wrapped
 
 
 def attention_to_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -54,7 +54,7 @@ def _scatter(result: AnalysisResult, x: str, y: str) -> Figure | None:
             "edgecolors": PAPER,
             "linewidths": 0.6,
         }
-        axes.scatter(rows[x], rows[y], label=category, zorder=3, **dots)
+        axes.scatter(rows[x], rows[y], label=category, zorder=3, rasterized=len(prompts) > MARKS_AS_SHAPES, **dots)
     _draw_fit(axes, result, prompts[x].to_numpy(), prompts[y].to_numpy())
     axes.set(xlabel=label(x), ylabel=wrapped(label(y), 48))
     axes.set_title(_title(result, x, y))
@@ -72,14 +72,15 @@ def _title(result: AnalysisResult, x: str, y: str) -> str:
     overall = result.find("prompt", "all", x, y)
     if overall is None or overall.estimate is None:
         return f"no correlation: {overall.null_reason if overall else 'not measured'}"
-    lines = [f"Spearman {_estimate(overall)}, n = {overall.n}"]
-    inside = result.find("prompt", "within_category_given_length", x, y)
-    if inside is not None and inside.estimate is not None:
-        lines.append(f"category and length held constant: {_estimate(inside)}")
     limit = ceiling(result.reliability, x, y)
-    if limit is not None:
-        lines.append(f"noise allows at most {number(limit)}")
-    return "\n".join(lines)
+    allowed = "" if limit is None else f"; noise allows at most {number(limit)}"
+    lines = [f"Spearman {_estimate(overall)}, n = {overall.n}{allowed}"]
+    inside = result.find("prompt", "given_confounders", x, y)
+    if inside is not None and inside.estimate is not None:
+        lines.append(f"category, length and surprise held constant: {_estimate(inside)}")
+    return "\n".join(
+        [*lines, f"in brackets and as a band: {result.settings.confidence * 100:g} % intervals over prompts"]
+    )
 
 
 def _estimate(record: Correlation) -> str:

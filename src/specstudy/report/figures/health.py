@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +16,20 @@ from specstudy.analysis.sinks.thresholds import FLAGGED_CONTENT_ALLOWED, RECOMME
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import HealthThreshold, SinkThreshold
 from specstudy.report.sink_words import MEASURE_WORDS
-from specstudy.report.style import BLUE, DARK, GREY, INK, LIGHT, MUTED, ORANGE, VERMILLION, new_figure, number, wrapped
+from specstudy.report.style import (
+    BLUE,
+    DARK,
+    GREY,
+    INK,
+    LIGHT,
+    MARKS_AS_SHAPES,
+    MUTED,
+    ORANGE,
+    VERMILLION,
+    new_figure,
+    number,
+    wrapped,
+)
 
 
 def thresholds(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -40,6 +54,9 @@ def thresholds(result: AnalysisResult, tables: Tables) -> Figure | None:
     panels[0, 0].set_ylim(bottom=50 * min(drawn, default=FLAGGED_CONTENT_ALLOWED))
     panels[0, 0].set_ylabel("positions flagged (%)")
     panels[1, 0].set_ylabel("context health")
+    n, percent = int(sinks.positions["prompt"].nunique()), f"{result.settings.confidence * 100:g} %"
+    note = f"n = {n} prompts; bands above: {percent} intervals over prompts, below: quartiles of prompts"
+    figure.suptitle(note, x=0.01, ha="left", fontsize=9.5)
     panels[0, -1].legend(loc="upper right", fontsize=8)
     panels[1, -1].legend(loc="lower right", fontsize=8)
     return figure
@@ -85,12 +102,12 @@ def soft_health_by_length(result: AnalysisResult, tables: Tables) -> Figure | No
         return None
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
-    x = expected["n_positions"].to_numpy()
+    x, percent = expected["n_positions"].to_numpy(), f"{result.settings.confidence * 100:g} %"
     axes.fill_between(x, expected["low"], expected["high"], color=GREY, alpha=0.25, linewidth=0)
-    axes.plot(x, expected["value"], color=GREY, linewidth=1.8, label="independent attention: mean and range of prompts")
-    axes.plot(
-        scores["n_positions"], scores["context_health_soft"], "o", color=BLUE, markersize=5, alpha=0.75, label="prompts"
-    )
+    axes.plot(x, expected["value"], color=GREY, linewidth=1.8, label=f"independent attention: mean and {percent} range")
+    dots: dict[str, Any] = {"color": BLUE, "markersize": 5, "alpha": 0.75, "label": f"prompts (n = {len(scores)})"}
+    dots["rasterized"] = len(scores) > MARKS_AS_SHAPES
+    axes.plot(scores["n_positions"], scores["context_health_soft"], "o", **dots)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(ScalarFormatter())
@@ -124,6 +141,7 @@ def context_matrix(result: AnalysisResult, tables: Tables) -> Figure | None:
     axes.set_xticks(range(len(names)), names, fontsize=7.5, rotation=30, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(names)), names, fontsize=7.5)
     axes.grid(visible=False)
-    axes.set_title("below the diagonal: as it is; above: prompt length held constant")
+    n = max(row.n for row in rows)
+    axes.set_title(f"n = {n} prompts; below the diagonal: as it is, above: prompt length held constant")
     figure.colorbar(image, ax=axes, label="Spearman correlation over prompts")
     return figure

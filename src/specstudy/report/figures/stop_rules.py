@@ -14,7 +14,7 @@ from specstudy.analysis.join import Tables, decoded_tokens
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import EntropyBound
 from specstudy.report.figures.estimates import draw_estimates
-from specstudy.report.style import BLUE, GREEN, INK, ORANGE, VERMILLION, interval, new_figure, number
+from specstudy.report.style import BLUE, GREEN, INK, ORANGE, VERMILLION, bars_note, interval, new_figure, number
 from specstudy.setting import Setting
 
 _PANELS = {
@@ -49,7 +49,8 @@ def rule_differences(result: AnalysisResult, tables: Tables) -> Figure | None:
     panels[0].set_yticks(range(len(rules)), [f"{setting.rule}, gamma {setting.gamma}" for setting in rules])
     panels[0].set_ylim(len(rules) - 0.4, -0.6)
     n = max(result.comparison.differences[*pair, "alpha"].n for pair in pairs)
-    figure.suptitle(f"difference, prompt by prompt; n = {n} prompts", x=0.01, ha="left", fontsize=9.5)
+    note = f"difference, prompt by prompt; n = {n} prompts; {bars_note(result.settings.confidence)}"
+    figure.suptitle(note, x=0.01, ha="left", fontsize=9.5)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(references))
     return figure
 
@@ -79,7 +80,8 @@ def entropy_bound(result: AnalysisResult, tables: Tables) -> Figure | None:
         label = f"1 \N{MINUS SIGN} √(c·H), {words} {coefficient:.3g}"
         axes.plot(x[y >= 0], y[y >= 0], color=color, linestyle=dashes, linewidth=2, label=label)
     axes.set(xlabel="draft entropy H (nats, temperature 1)", ylabel="expected acceptance", ylim=(-0.03, 1.03))
-    axes.set_title("\n".join(_found(row) for row in rows.values()))
+    brackets = f"in brackets: {result.settings.confidence * 100:g} % intervals over prompts"
+    axes.set_title("\n".join([*(_found(row) for row in rows.values()), brackets]))
     figure.legend(loc="outside lower center", ncols=2)
     return figure
 
