@@ -160,32 +160,32 @@ def indirect(n: int, first: float, second: float) -> Callable[[Rng], Estimate]:
 
 @dataclass(frozen=True)
 class Planted:
-    """Studies with an effect of known size; `quick`: also simulated a few times in the fast suite."""
+    """Studies with an effect of known size; `quick`: how many of them the fast suite simulates."""
 
     name: str
     study: Callable[[Rng], Estimate]
     true: float
-    quick: bool = False
+    quick: int = 0
 
 
 PLANTED = (
-    Planted("correlation of 50 prompts", over_prompts(50, 0.5), spearman_of(0.5), quick=True),
+    Planted("correlation of 50 prompts", over_prompts(50, 0.5), spearman_of(0.5), quick=FEW),
     Planted("Pearson's correlation of 50 prompts", over_prompts(50, 0.5, "pearson"), 0.5),
     Planted("correlation of 50 prompts, confounders held constant", given_confounders(50, 0.4), spearman_of(0.4)),
-    Planted("no correlation of 10 prompts", over_prompts(10, 0.0), 0.0, quick=True),
-    Planted("tokens of 50 prompts", over_tokens(50, 0.4, 0.1), spearman_of(0.4), quick=True),
+    Planted("no correlation of 10 prompts", over_prompts(10, 0.0), 0.0),
+    Planted("tokens of 50 prompts", over_tokens(50, 0.4, 0.1), spearman_of(0.4)),
     Planted("tokens of 50 prompts that differ much", over_tokens(50, 0.4, 0.5), spearman_of(0.4)),
-    Planted("tokens of 10 prompts", over_tokens(10, 0.4, 0.1), spearman_of(0.4)),
+    Planted("tokens of 10 prompts", over_tokens(10, 0.4, 0.1), spearman_of(0.4), quick=2 * FEW),
     Planted("Pearson's correlation of tokens", over_tokens(50, 0.4, 0.3, "pearson"), 0.4),
     Planted("median inside 50 prompts", within_prompts(50, 0.5), 0.5 / np.sqrt(1.25)),
     Planted("mean of 50 prompts", lambda rng: mean(rng.normal(1, 2, 50), SETTINGS), 1.0),
-    Planted("mean of 10 prompts", lambda rng: mean(rng.normal(1, 2, 10), SETTINGS), 1.0),
+    Planted("mean of 10 prompts", lambda rng: mean(rng.normal(1, 2, 10), SETTINGS), 1.0, quick=4 * FEW),
     Planted(
         "difference of 10 and 40 prompts",
         lambda rng: difference(rng.normal(1, 1, 10), rng.normal(0, 2, 40), SETTINGS),
         1.0,
     ),
-    Planted("share accepted", share_accepted(50), 0.4, quick=True),
+    Planted("share accepted", share_accepted(50), 0.4, quick=FEW),
     Planted("AUROC", auroc(50, -0.8), true_auroc(-0.8)),
     Planted("log-odds", log_odds(50, -0.8), -0.8),
 )
@@ -210,7 +210,7 @@ def check_planted(case: Planted, n: int) -> None:
 
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)
 def test_planted_effects_are_recovered_and_covered(case):
-    check_planted(case, FEW)
+    check_planted(case, case.quick)
 
 
 @pytest.mark.long
