@@ -198,7 +198,7 @@ def test_failures_are_told(tmp_path):
     tables = make_tables(Plan(n_per_category=2, n_answer_tokens=12))
     tables["errors"].loc[0] = ["decode", "code-01", "memory", f"out of {NASTY}"]
     page = write(tables, tmp_path)
-    assert "1 prompts failed (1 in decode)" in page
+    assert "1 prompt failed (1 in decode): code-01." in page
     assert "memory: out of &lt;/style&gt;" in page
 
 

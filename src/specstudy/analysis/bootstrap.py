@@ -125,22 +125,25 @@ class Estimate:
     uncertainty: Uncertainty | None = field(default=None, repr=False, compare=False)
 
 
-def resampled(value: float, samples: Floats, jackknife: Floats, groups: Codes | None = None) -> Resampled | None:
+def resampled(
+    value: float, samples: Floats, jackknife: Floats, groups: Codes | None = None, inflation: float = 1.0
+) -> Resampled | None:
     """A bootstrap distribution, widened to the jackknife's error; None if no sample gave a value.
 
     `samples` float64 (samples,): the statistic in each sample, NaN where it is not defined. `jackknife` float64
     (prompts,): the statistic without each prompt, up to a common summand. `groups` (prompts,): the group that each
-    prompt was drawn from, if several.
+    prompt was drawn from, if several. `inflation` widens further, for what neither resampling knows of.
     """
     if not np.isfinite(samples).any():
         return None
     error, degrees = jackknife_error(jackknife, groups)
     spread = float(np.nanstd(samples))
-    return Resampled(value, samples, error / spread if error > 0 and spread > 0 else 1.0, degrees, jackknife)
+    widening = error / spread if error > 0 and spread > 0 else 1.0
+    return Resampled(value, samples, inflation * widening, degrees, jackknife)
 
 
 def resampled_totals(
-    totals: Floats, statistic: Callable[[Floats], Floats], settings: AnalysisSettings
+    totals: Floats, statistic: Callable[[Floats], Floats], settings: AnalysisSettings, inflation: float = 1.0
 ) -> Resampled | None:
     """The bootstrap distribution of a function of sums over rows; None if no sample gave a value.
 
@@ -148,7 +151,7 @@ def resampled_totals(
     """
     whole = totals.sum(axis=0)
     samples = statistic(settings.counts(len(totals)) @ totals)
-    return resampled(float(statistic(whole[None])[0]), samples, statistic(whole - totals))
+    return resampled(float(statistic(whole[None])[0]), samples, statistic(whole - totals), inflation=inflation)
 
 
 def resampled_quantile(value: float, samples: Floats, n_prompts: int) -> Resampled | None:

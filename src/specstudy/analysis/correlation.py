@@ -17,14 +17,11 @@ from specstudy.analysis.bootstrap import (
     Resampled,
     estimate,
     jackknife_error,
-    resampled,
     resampled_totals,
 )
 
 Method = Literal["pearson", "spearman"]
 
-# Up to this many rows every resample is ranked anew; above, that would take an array of rows x samples.
-EXACT_ROWS = 400
 # A measure must leave its commonest value in this many rows, or a handful of rows would make the coefficient.
 ROWS_OFF_THE_MODE = 5
 
@@ -44,7 +41,7 @@ def correlate(
     covariates are removed; covariates are taken as given.
 
     The p-value is the t-test of a correlation where each prompt gives one row, else a t-test with the error of a
-    jackknife over prompts. Up to `EXACT_ROWS` rows each resample is ranked anew and its covariates removed anew.
+    jackknife over prompts.
     """
     kept = np.isfinite(x) & np.isfinite(y)
     if covariates is not None:
@@ -66,23 +63,11 @@ def correlate(
 def resampled_correlation(
     x: Floats, y: Floats, prompts: Codes, method: Method, design: Floats, settings: AnalysisSettings
 ) -> Resampled | None:
-    """The bootstrap distribution of a correlation given a design (rows, k), prompts numbered from 0."""
-    n, n_prompts = len(x), int(prompts.max()) + 1
-    if n > EXACT_ROWS:
-        return _by_moments(x, y, prompts, method, design, settings)
-    value = float(weighted_correlation(x, y, np.ones((1, n)), method, design)[0])
-    samples, jackknife = (
-        weighted_correlation(x, y, weights[:, prompts], method, design)
-        for weights in (settings.counts(n_prompts), 1 - np.eye(n_prompts))
-    )
-    return resampled(value, samples, jackknife)
+    """The bootstrap distribution of a correlation given a design (rows, k), prompts numbered from 0.
 
-
-def _by_moments(
-    x: Floats, y: Floats, prompts: Codes, method: Method, design: Floats, settings: AnalysisSettings
-) -> Resampled | None:
-    """The same from each prompt's moments of the residuals. What a sample does to the ranks is added to the first
-    order (Croux and Dehon 2010), on Fisher's z scale."""
+    Resampled from each prompt's moments of the residuals. What a sample does to the ranks is added to the first order
+    (Croux and Dehon 2010), on Fisher's z scale; what is held constant takes its degrees of freedom.
+    """
     measures = [stats.rankdata(values) if method == "spearman" else values for values in (x, y)]
     residuals = [values - design @ np.linalg.lstsq(design, values, rcond=None)[0] for values in measures]
     scales = [float(np.sqrt(np.mean(values**2))) for values in residuals]
@@ -104,7 +89,13 @@ def _by_moments(
         correlations: Floats = np.tanh(np.arctanh(bounded) + moved / n / max(1 - value**2, 1e-12))
         return correlations
 
-    return resampled_totals(totals, coefficient, settings)
+    return resampled_totals(totals, coefficient, settings, inflation=taken_by(design))
+
+
+def taken_by(design: Floats) -> float:
+    """How much wider an interval is for the degrees of freedom that a design (rows, k) takes beyond its constant."""
+    free = len(design) - 1
+    return float(np.sqrt(free / (free + 1 - _rank(design))))
 
 
 def why_undefined(x: Floats, y: Floats, n_prompts: int, design: Floats) -> str | None:
@@ -139,48 +130,6 @@ def _commonest(values: Floats) -> float:
         return float(np.partition(values, len(values) // 2)[len(values) // 2])
     distinct, times = np.unique(values, return_counts=True)
     return float(distinct[times.argmax()])
-
-
-def weighted_correlation(x: Floats, y: Floats, weights: Floats, method: Method, design: Floats) -> Floats:
-    """The coefficient under each row of weights: weights (samples, rows) -> (samples,); NaN where not defined.
-
-    A weight is how often a row is drawn. Ranks and the removal of covariates are redone in each sample.
-    """
-    ranked = [_weighted_midranks(v, weights) if method == "spearman" else v for v in (x, y)]
-    residual_x, residual_y = _weighted_residuals(ranked, weights, design)
-    covariance = np.sum(weights * residual_x * residual_y, axis=1)
-    variances = np.sum(weights * residual_x**2, axis=1) * np.sum(weights * residual_y**2, axis=1)
-    scales = np.prod([np.sum(weights * np.square(v), axis=1) for v in ranked], axis=0)
-    defined = variances > 1e-18 * scales
-    coefficients = covariance / np.sqrt(np.where(defined, variances, 1.0))
-    return np.where(defined, np.clip(coefficients, -1, 1), np.nan)
-
-
-def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
-    order = np.argsort(values, kind="stable")
-    steps = np.diff(values[order], prepend=np.nan) != 0
-    codes = np.empty(len(values), dtype=np.intp)
-    codes[order] = np.cumsum(steps) - 1
-    mass = np.add.reduceat(weights[:, order], np.flatnonzero(steps), axis=1)
-    midranks: Floats = np.cumsum(mass, axis=1) - mass / 2
-    return midranks[:, codes]
-
-
-def _weighted_residuals(measures: list[Floats], weights: Floats, design: Floats) -> list[Floats]:
-    """What a weighted least-squares fit of each measure on the design leaves: (samples, rows) each."""
-    if design.shape[1] == 1:
-        total = weights.sum(axis=1, keepdims=True)
-        return [values - np.sum(weights * values, axis=1, keepdims=True) / total for values in measures]
-    k = design.shape[1]
-    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), k * k)
-    gram = (weights @ products).reshape(-1, k, k)
-    # A category may be missing from a sample: the pseudo-inverse leaves its coefficient at zero.
-    inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
-    moments = [(weights * values) @ design for values in measures]
-    return [
-        values - np.einsum("bij,bj->bi", inverse, moment) @ design.T
-        for values, moment in zip(measures, moments, strict=True)
-    ]
 
 
 def rank_effect(ranks: Floats, slopes: Floats) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
-from specstudy.analysis.correlation import resampled_correlation, why_undefined
+from specstudy.analysis.correlation import resampled_correlation, taken_by, why_undefined
 from specstudy.analysis.correlations import prompt_subsets
 
 CAUTION = (
@@ -34,18 +34,17 @@ def mediation(prompts: pd.DataFrame, x: str, mediator: str, y: str, settings: An
             return dict.fromkeys(PATHS, Estimate(len(design), null_reason=reason))
     one_each: Codes = np.arange(len(design), dtype=np.intp)
     pairs = [resampled_correlation(columns[i], columns[j], one_each, "spearman", design, settings) for i, j in _PAIRS]
-    known = [pair for pair in pairs if pair is not None]
-    if len(known) < len(pairs):
+    defined = [pair for pair in pairs if pair is not None]
+    if len(defined) < len(pairs):
         return dict.fromkeys(PATHS, estimate(len(design), None, settings.confidence, None))
     point, samples, jackknife = (
-        _paths(*(getattr(pair, part) for pair in known)) for part in ("value", "samples", "jackknife")
+        _paths(*(getattr(pair, part) for pair in defined)) for part in ("value", "samples", "jackknife")
     )
-    return {
-        path: estimate(
-            len(design), resampled(float(point[path]), samples[path], jackknife[path]), settings.confidence, None
-        )
+    found = {
+        path: resampled(float(point[path]), samples[path], jackknife[path], inflation=taken_by(design))
         for path in PATHS
     }
+    return {path: estimate(len(design), known, settings.confidence, None) for path, known in found.items()}
 
 
 _PAIRS = ((0, 1), (0, 2), (1, 2))
