@@ -98,6 +98,10 @@ def note(claim: Declaration, finding: Finding, verdict: Verdict, detectable: flo
     return f"{finding.words} is {estimate} over {finding.n_prompts} prompts: {reading}."
 
 
+def _effect(value: float) -> str:
+    return _number(value, ".2f" if abs(value) >= 0.1 else ".2g")
+
+
 def _number(value: float, form: str = "g") -> str:
     return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
 
@@ -126,8 +130,6 @@ def _undecided(claim: Declaration, low: float, high: float, detectable: float | 
         return reading
     if claim.direction == "equivalent":
         around = f" of {_number(claim.reference)}" if claim.reference else ""
-        return f"{reading}; so many prompts would show no effect to lie within {detectable:.2g}{around}"
+        return f"{reading}; so many prompts would show no effect to lie within {_effect(detectable)}{around}"
     sign = 1 if claim.direction == "greater" else -1
-    return (
-        f"{reading}; so many prompts would show a true value of {_number(claim.reference + sign * detectable, '.3g')}"
-    )
+    return f"{reading}; so many prompts would show a true value of {_effect(claim.reference + sign * detectable)}"

@@ -88,7 +88,8 @@ def _series_health(sinks: SinkAnalysis, threshold: float) -> str:
         if spread is None or spread.median is None or spread.minimum is None:
             continue
         at_ten = spread.share_at_commonest or 0.0
-        told = f"{_capital(label(name))} takes {spread.n_distinct} different values over {spread.n_prompts} prompts"
+        values = "one value" if spread.n_distinct == 1 else f"{spread.n_distinct} different values"
+        told = f"{_capital(label(name))} takes {values} over {spread.n_prompts} prompts"
         told += f" ({at_ten:.0%} at the commonest, smallest {number(spread.minimum)})".replace("%", " %")
         told += f"; it {spread.degenerate}, so no correlation with it is given" if spread.degenerate else ""
         sentences.append(told + ".")

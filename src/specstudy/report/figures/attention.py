@@ -33,7 +33,7 @@ def first_token_attention(result: AnalysisResult, tables: Tables) -> Figure | No
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     n_all, n_prompts = np.isfinite(values).sum(), len(result.prompts)
     dots = f"dot: over {formulas.SINK_RATE_ATTENTION:g} ({len(layers)} of {n_all} heads)"
-    axes.set_title(f"{dots}, n = {n_prompts} prompts")
+    axes.set_title(f"{dots}\nn = {n_prompts} prompts")
     figure.colorbar(image, ax=axes, label="mean attention\nto position 0")
     return figure
 
