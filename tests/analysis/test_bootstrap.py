@@ -67,6 +67,13 @@ def test_no_sample_with_a_value_means_no_interval():
     assert resampled(0.5, np.full(10, np.nan), np.zeros(5)) is None
 
 
+def test_p_of_a_value_beyond_every_sample_goes_on_falling():
+    known = mean(np.random.default_rng(0).normal(size=60), SETTINGS).uncertainty
+    near, far, farther = (known.p_value(reference) for reference in (0.5, 2.0, 3.0))
+    assert near > far > farther > 0
+    assert far < 1 / len(known.samples)
+
+
 def test_groups_of_equal_size_do_not_share_their_draws():
     values = np.random.default_rng(0).normal(size=20)
     estimate = difference(values, values, SETTINGS)

@@ -13,6 +13,7 @@ from specstudy.analysis.measures import label
 from specstudy.analysis.study import analyze
 from specstudy.analysis.verdicts import decide, detectable_correlation
 from specstudy.records import Claim
+from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=400)
 KINDS = {
@@ -137,6 +138,38 @@ def test_what_was_not_measured_is_not_run_and_says_why():
         assert claim.note.endswith(".")
 
 
+def test_claims_on_sampling_need_a_sweep_and_are_answered_by_one():
+    alone = claims_of(Plan(n_per_category=2, n_answer_tokens=20))
+    for key in ("temperature", "top_p"):
+        assert alone[f"{key}_barely_matters"].verdict == "not_run"
+        assert f"only one {key} was run; a sweep of {key} answers it" in alone[f"{key}_barely_matters"].note
+    grid = tuple(Setting(4, "model", "none", heat, nucleus) for heat in (0.3, 1.0) for nucleus in (0.8, 1.0))
+    plan = Plan(n_per_category=8, n_answer_tokens=48, settings=grid, temperature_effect=-2.0)
+    swept = claims_of(plan)
+    assert swept["temperature_barely_matters"].verdict == "contradicted", swept["temperature_barely_matters"].note
+    assert swept["top_p_barely_matters"].verdict == "supported", swept["top_p_barely_matters"].note
+
+
+def test_a_constant_measure_is_named_in_the_reason():
+    tables = make_tables(Plan(n_per_category=3, n_answer_tokens=20))
+    tables["prefill_prompts"]["context_health_soft"] = 7.0
+    claims = {claim.claim_id: claim for claim in analyze(tables, FAST).claims}
+    assert claims["attention_to_entropy_as_observed"].note == "Not answered: soft context health is constant (7)."
+
+
+def test_first_token_attention_is_that_from_the_last_prompt_positions():
+    tables = make_tables(Plan(n_per_category=4, n_answer_tokens=12))
+    tokens = tables["prefill_tokens"]
+    first = (tokens["position"] == 0).to_numpy()
+    lengths = tokens.groupby("prompt_id")["position"].max().loc[tokens["prompt_id"]].to_numpy()
+    tokens["attention_window"] = np.where(first, 1 / lengths, tokens["attention_window"])
+    tables["prefill_heads"]["first_token_attention"] = 0.5
+    claims = {claim.claim_id: claim for claim in analyze(tables, FAST).claims}
+    claim = claims["first_token_attention_falls_with_length"]
+    assert claim.estimate == pytest.approx(-1)
+    assert claim.verdict == "supported"
+
+
 def test_a_category_that_is_missing_is_named():
     claims = claims_of(Plan(categories=("code", "math"), n_answer_tokens=30))
     assert claims["entropy_follows_category"].verdict == "not_run"
@@ -149,7 +182,7 @@ def test_an_undecided_claim_says_what_it_could_have_shown():
     claim = claims["attention_to_entropy_as_observed"]
     assert claim.verdict == "undecided"
     assert claim.detectable_effect == pytest.approx(detectable_correlation(15, 0.95, 0.1))
-    assert f"{claim.detectable_effect:.2g}" in claim.note
+    assert f"{-claim.detectable_effect:.2f}".replace("-", "\N{MINUS SIGN}") in claim.note
 
 
 def test_detectable_correlation_is_detected_at_the_stated_power():

@@ -29,9 +29,13 @@ FEW, MANY = 250, 2000
 Rng = np.random.Generator
 
 
+def assert_between(count: int, n: int, lower: float, upper: float) -> None:
+    least, most = stats.binom.ppf(0.0005, n, lower), stats.binom.ppf(0.9995, n, upper)
+    assert least <= count <= most, f"{count} of {n}, where {lower:.1%} to {upper:.1%} allow {least:.0f} to {most:.0f}"
+
+
 def assert_rate(count: int, n: int, rate: float) -> None:
-    least, most = stats.binom.ppf([0.0005, 0.9995], n, rate)
-    assert least <= count <= most, f"{count} of {n}, where {rate:.1%} allows {least:.0f} to {most:.0f}"
+    assert_between(count, n, rate, rate)
 
 
 def assert_at_most(count: int, n: int, rate: float) -> None:
@@ -201,7 +205,8 @@ def simulated(study: Callable[[Rng], Estimate], n: int) -> list[Estimate]:
 def check_planted(case: Planted, n: int) -> None:
     estimates = simulated(case.study, n)
     missed = sum(not e.low <= case.true <= e.high for e in estimates)
-    assert_rate(missed, n, 0.05)
+    # At a confidence of 95 %. Intervals of correlations are a little too wide: some miss in 3 to 4 % of studies.
+    assert_between(missed, n, 0.03, 0.05)
     values = np.array([e.value for e in estimates])
     # 3.3 standard errors of the mean: 999 of 1000. A rank correlation of few prompts is itself a little too small.
     allowed = 3.3 * values.std() / np.sqrt(n) + abs(case.true) / 50

@@ -7,6 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from synthetic import CATEGORIES, Plan, make_tables
 from synthetic_routing import with_routing
@@ -208,6 +209,21 @@ def test_a_passed_self_check_is_told_in_detail(nasty_page):
     section = section[: section.index("</section>")]
     for words in ("greedy speculative decoding writes what greedy decoding writes", ">passed<", "<td>equal 32</td>"):
         assert words in section
+
+
+def test_a_correlation_that_turns_round_within_categories_is_told(tmp_path):
+    tables = make_tables(Plan(n_per_category=8, n_answer_tokens=12))
+    entropy = tables["decode_runs"].groupby("prompt_id")["mean_entropy_bits"].mean()
+    prompts = tables["prefill_prompts"]
+    own = entropy.loc[prompts["prompt_id"]].to_numpy()
+    between = pd.Series(own).groupby(prompts["category"].to_numpy()).transform("mean").to_numpy()
+    # Categories of higher entropy are healthier; inside a category it is the other way round.
+    prompts["context_health_soft"] = 5 + between - 0.5 * (own - between)
+    page = write(tables, tmp_path)
+    assert "Simpson's paradox: soft context health and mean entropy of the answer (spearman) go together one way" in (
+        page.replace("&#39;", "'")
+    )
+    assert "No correlation turns round" not in page
 
 
 def test_many_prompts_are_cut_and_that_is_said(tmp_path, monkeypatch):

@@ -69,7 +69,7 @@ def test_without_decoding_one_measure_is_left_and_says_so() -> None:
 def test_a_degenerate_score_is_named_and_the_primary_measure_leads() -> None:
     text = said(tables(4.0, 0.0), context_health=np.full(N, 10.0))
     assert text.startswith("Soft context health (0 to 10), the primary measure, ranges from")
-    assert "Context health (0 to 10) takes 1 different values" in text
+    assert "Context health (0 to 10) takes one value" in text
     assert "it is constant (10), so no correlation with it is given" in text
 
 

@@ -86,12 +86,18 @@ class Resampled:
         return float(low), float(high)
 
     def p_value(self, reference: float) -> float:
-        """Two-sided p of `reference`: one minus the coverage of the interval that just reaches it."""
+        """Two-sided p of `reference`: one minus the coverage of the interval that just reaches it.
+
+        Of a value beyond every sample they say only that; how far it lies beyond is told in their standard deviations.
+        """
         samples = self.samples[np.isfinite(self.samples)]
         edge = 1 / (2 * len(samples))
         below = np.mean(samples < reference) + np.mean(samples == reference) / 2
-        tail = stats.norm.ppf(np.clip(below, edge, 1 - edge))
-        return float(2 * stats.t.sf(abs(tail) / self.widening, self.degrees))
+        tail = abs(stats.norm.ppf(np.clip(below, edge, 1 - edge)))
+        if not edge < below < 1 - edge:
+            spread = samples.std()
+            tail = max(tail, abs(self.value - reference) / spread) if spread > 0 else np.inf
+        return float(2 * stats.t.sf(tail / self.widening, self.degrees))
 
 
 @dataclass(frozen=True)
