@@ -23,6 +23,8 @@ FALLBACKS = Path(__file__).with_name("mps_fallbacks.txt")
 """Operations that this program uses although MPS has to hand them to the CPU, one a line."""
 _WIDE = (torch.float64, torch.complex128)
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+CHOSEN_BY_DEVICE = {"aten::scaled_dot_product_attention"}
+"""Operations that take other parts on MPS than on the CPU."""
 
 
 class NotOnMpsError(AssertionError):
@@ -78,11 +80,21 @@ class MpsRules(TorchDispatchMode):
             return self._marked(operation(*arguments, **(named or {})))
         if not operations_on_mps().get(name, True) and name not in allowed_fallbacks():
             raise NotOnMpsError(f"MPS has no kernel for {name}")
-        result = operation(*arguments, **(named or {}))
+        result = self._by_its_parts(operation, arguments, named or {})
         for tensor in tree_leaves((arguments, named, result)):
             if isinstance(tensor, torch.Tensor) and tensor.dtype in _WIDE:
                 raise NotOnMpsError(f"{name} with a tensor of {tensor.dtype}")
         return result
+
+    def _by_its_parts(self, operation: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """What an operation gives. In inference mode one that is composed of others arrives whole: its parts are
+        what has to be on MPS."""
+        if operation.name() not in CHOSEN_BY_DEVICE:
+            with self:
+                result = operation.decompose(*arguments, **named)
+            if result is not NotImplemented:
+                return result
+        return operation(*arguments, **named)
 
     @staticmethod
     def _marked(result: Any) -> Any:

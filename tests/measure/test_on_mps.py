@@ -104,8 +104,9 @@ def test_the_list_of_fallbacks_is_empty() -> None:
         lambda: torch.ones(3).cpu().double() + torch.ones(3),
     ],
 )
-def test_what_mps_cannot_do_is_refused(refused: Callable[[], object]) -> None:
-    with pytest.raises(NotOnMpsError):
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_mps_cannot_do_is_refused(inference: bool, refused: Callable[[], object]) -> None:
+    with pytest.raises(NotOnMpsError), torch.inference_mode(inference):
         under_mps_rules(refused)
 
 

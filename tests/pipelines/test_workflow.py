@@ -324,12 +324,14 @@ def test_the_clock_is_no_part_of_a_result(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(watched.measured) == measured
 
 
-def test_other_weights_are_noticed(tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    workflow.run(configuration(tmp_path), STAGES)
-    other = replace(pair, draft=replace(pair.draft, fingerprint="other"))
+@pytest.mark.parametrize("role", ["verifier", "draft"])
+def test_other_weights_are_noticed(role: str, tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = {"a": "Say one."}
+    workflow.run(configuration(tmp_path, prompts), STAGES)
+    other = replace(pair, **{role: replace(getattr(pair, role), fingerprint="other")})
     monkeypatch.setattr(workflow, "find_models", lambda config: lambda: other)
     watched = Watched()
-    workflow.run(configuration(tmp_path), watched.stages)
+    workflow.run(configuration(tmp_path, prompts), watched.stages)
     assert {stage for stage, _ in watched.measured} >= {"decode", "speculate"}
 
 
