@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tiny
 import torch
 from decode import DECODE
 from host_synchronisations import synchronising_places
 from mps_rules import FALLBACKS, NotOnMpsError, allowed_fallbacks, operations_on_mps, under_mps_rules
 from prefill import PREFILL
+from routing import ROUTING
 from speculate import SPECULATE
 from stages import Stage
 from tiny_study import PROMPTS, configuration, tiny_pair
@@ -51,11 +54,12 @@ def pair() -> Pair:
 def measured(stage: Stage, name: str, pair: Pair, output_dir: Path) -> tuple[set[str], set[str]]:
     """Operations that a stage used under the rules at one of SETTINGS, and where it waited for the device."""
     config = configuration(output_dir, PROMPTS, *SETTINGS[name])
-    unit = stage.units(config, render(Prompt("p", "own", PROMPTS["prompt-0"]), pair.tokenizer))[0]
+    units = stage.units(config, render(Prompt("p", "own", PROMPTS["prompt-0"]), pair.tokenizer))
 
     def measure() -> set[str]:
         with synchronising_places() as places:
-            assert stage.measure(pair, config, unit).keys()
+            for unit in units:
+                assert stage.measure(pair, config, unit).keys()
         return set(places)
 
     places, operations = under_mps_rules(measure)
@@ -72,6 +76,15 @@ def test_a_stage_does_only_what_mps_can_and_waits_only_where_it_must(
     assert len(operations) > 20
     assert places <= WAITS[stage.name] | ALSO.get(name, set())
     assert places & WAITS[stage.name]
+
+
+def test_routing_does_only_what_mps_can_and_waits_only_where_it_must(pair: Pair, tmp_path: Path) -> None:
+    config = tiny.configurations()["experts"]
+    config.vocab_size = pair.verifier.vocabulary
+    mixture = replace(pair, verifier=tiny.language_model(config, 0, config.vocab_size))
+    operations, places = measured(ROUTING, "sampling", mixture, tmp_path)
+    assert len(operations) > 20
+    assert places == {*SPECULATE_WAITS, "routers.RouterWatch.take"}  # once a generation, or a round
 
 
 @pytest.mark.parametrize("stage", [DECODE, SPECULATE], ids=lambda stage: str(stage.name))
