@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import entry
 from rich.text import Text
-from workflow import chosen_prompts
+from workflow import check_proposers, chosen_prompts
 
 from specstudy.config import PROJECT_ROOT, ModelsConfig, StudyConfig
 from specstudy.errors import UserError
@@ -45,6 +45,7 @@ def doctor(config: StudyConfig) -> int:
     sources = _find(config.models)
     if sources is None:
         return 2
+    check_proposers(config, sources)
     pair = describe_pair(sources)
     _print("The pair", _pair(config.models, pair, len(sources.tokenizer)), header=["", "verifier", "draft"])
     longest = _longest_prompt(config, sources.tokenizer, pair)

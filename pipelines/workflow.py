@@ -24,7 +24,7 @@ from specstudy.tables.schema import to_records, to_table
 from specstudy.tables.store import Store, result_key
 
 if TYPE_CHECKING:
-    from specstudy.models.load import Pair
+    from specstudy.models.load import Pair, PairSources
 
 
 class PromptTooLongError(ValueError):
@@ -137,7 +137,16 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
     device = choose_device(config.execution.device)
     dtype = choose_dtype(config.execution.dtype, device)
     found = find_pair(config.models.verifier, config.models.draft, config.models.trust_remote_code)
+    check_proposers(config, found)
     return lambda: load_found_pair(found, device, dtype)
+
+
+def check_proposers(config: StudyConfig, found: PairSources) -> None:
+    """Raise UserError for a proposer that this pair cannot have, as far as small files tell."""
+    if "early_exit" in config.spec.proposer:
+        from specstudy.models.early_exit import refuse_unless_it_has_more_layers
+
+        refuse_unless_it_has_more_layers(found.verifier, config.spec.exit_layers)
 
 
 def _measure(

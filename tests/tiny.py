@@ -113,7 +113,6 @@ class ScriptedProposer:
     """
 
     model = None
-    flops_per_token = 0.0
 
     def __init__(self, verifier: LanguageModel, passes: Any) -> None:
         self.verifier = verifier

@@ -60,7 +60,9 @@ def places_of(pair, warp, seed):
     answer = torch.tensor(answer_of(pair, warp, seed=seed).token_ids)
     text = [*PROMPT, *answer[:-1].tolist()]
     p_logits, q_logits = (tiny.uncached_logits(model, text)[len(PROMPT) - 1 :] for model in pair)
-    p, q = (sampling.warp(logits, warp.widened()).dense(tiny.VOCABULARY) for logits in (p_logits, q_logits))
+    p, q = (
+        sampling.warp(logits, replace(warp, candidates=None)).dense(tiny.VOCABULARY) for logits in (p_logits, q_logits)
+    )
     order = (q - p).argsort(-1)
     answers_place = (order == answer[:, None]).long().argmax(-1)
     places = probability_places(p_logits.gather(-1, order), answers_place, warp, np.random.default_rng(seed))

@@ -12,7 +12,8 @@ from specstudy.measure.prompt_lookup import PromptLookup, continuation
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculative import SpeculativeLoop
-from specstudy.models.early_exit import first_layers
+from specstudy.models.early_exit import first_layers, refuse_unless_it_has_more_layers
+from specstudy.models.sources import find_source
 
 PROMPT = [3, 5, 7, 11, 2, 40, 3, 5]
 CONFIGURATIONS = tiny.configurations()
@@ -77,3 +78,14 @@ def test_early_exit_says_what_it_cannot_do():
         first_layers(tiny.llama(1), 3)
     with pytest.raises(UserError, match="does not know where"):
         first_layers(tiny.language_model(CONFIGURATIONS["learned positions"]), 1)
+
+
+def test_early_exit_says_so_before_any_weights_load(tmp_path):
+    for name, config in (("layered", CONFIGURATIONS["llama"]), ("other", CONFIGURATIONS["learned positions"])):
+        config.save_pretrained(tmp_path / name)
+    layered, other = (find_source(str(tmp_path / name), "models.verifier") for name in ("layered", "other"))
+    refuse_unless_it_has_more_layers(layered, 2)
+    with pytest.raises(UserError, match="exit_layers=3 must be fewer than the 3 layers"):
+        refuse_unless_it_has_more_layers(layered, 3)
+    with pytest.raises(UserError, match="does not know where"):
+        refuse_unless_it_has_more_layers(other, 1)

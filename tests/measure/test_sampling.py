@@ -105,21 +105,76 @@ def test_nucleus_by_hand():
     assert dense(logits, 0.5, 1.0)[0, 0].item() == pytest.approx(0.25 / 0.365)
 
 
-@given(logit_rows, st.sampled_from([0.3, 0.7, 1.0, 2.0]), st.sampled_from([1e-8, 0.5, 0.9, 0.999]))
-def test_searching_few_candidates_says_when_they_do_not_hold_the_nucleus(rows, temperature, top_p):
+N_IDS = 40
+# Few different values: in 16-bit precision many ids are equally likely.
+tied_rows = st.lists(
+    st.lists(st.sampled_from([-INFINITY, -2.0, 0.0, 0.125, 1.0, 3.0]), min_size=N_IDS, max_size=N_IDS).filter(
+        lambda row: max(row) > -INFINITY
+    ),
+    min_size=1,
+    max_size=3,
+)
+temperatures = st.sampled_from([0.01, 0.3, 0.7, 1.0, 2.0])
+top_ps = st.one_of(st.sampled_from([1e-8, 0.25, 0.5, 0.9, 0.999, 1 - 2**-24]), st.floats(1e-8, 1, exclude_max=True))
+
+
+def sorted_nucleus(probabilities, top_p):
+    """One row by sorting everything: likeliest first, of equal ones the lower id."""
+    order = np.lexsort((np.arange(len(probabilities)), -probabilities))
+    cumulative = np.cumsum(probabilities[order], dtype=np.float64).astype(np.float32)
+    n_kept = min(int((cumulative < np.float32(top_p)).sum()) + 1, len(order))
+    nucleus = np.zeros_like(probabilities)
+    nucleus[order[:n_kept]] = probabilities[order[:n_kept]] / cumulative[n_kept - 1]
+    return nucleus
+
+
+@settings(max_examples=300)
+@given(tied_rows, temperatures, top_ps)
+def test_the_nucleus_is_that_of_a_full_sort_ties_included(rows, temperature, top_p):
+    logits = tensor(rows)
+    found = dense(logits, temperature, top_p, None)
+    for row, logits_of_row in zip(found, logits, strict=True):
+        expected = sorted_nucleus(torch.softmax(logits_of_row / temperature, -1).numpy(), top_p)
+        np.testing.assert_array_equal(row.numpy(), expected)
+
+
+@settings(max_examples=300)
+@given(tied_rows, temperatures, top_ps, st.sampled_from([1, 2, 5, 20, N_IDS - 1]))
+def test_few_candidates_give_exactly_the_same_or_say_that_they_cannot(rows, temperature, top_p, candidates):
     logits = tensor(rows)
     full = sampling.warp(logits, Warp(temperature, top_p, None))
-    few = sampling.warp(logits, Warp(temperature, top_p, 2))
+    few = sampling.warp(logits, Warp(temperature, top_p, candidates))
     assert bool(full.complete.all())
     for row in range(len(rows)):
         if few.complete[row]:
-            # Which of several equal ids is in the nucleus may differ; how probable the chosen ones are may not.
-            torch.testing.assert_close(few.dense(6)[row].sort().values, full.dense(6)[row].sort().values)
+            assert torch.equal(few.dense(N_IDS)[row], full.dense(N_IDS)[row])
+        else:
+            n_kept = int((full.probabilities[row] > 0).sum())
+            tied_with_the_last = logits[row] == logits[row, full.ids[row, full.probabilities[row] > 0]].min()
+            assert n_kept >= candidates or n_kept + int(tied_with_the_last.sum()) > candidates
     torch.testing.assert_close(full.probabilities.sum(-1), torch.ones(len(rows)))
 
 
-def test_a_flat_distribution_does_not_fit_into_few_candidates():
-    assert sampling.warp(torch.zeros(1, 100), Warp(1.0, 0.9, 10)).complete.tolist() == [False]
+def test_candidates_that_hold_the_nucleus_are_enough():
+    logits = torch.arange(100.0)[None]
+    assert sampling.warp(logits, Warp(1.0, 0.9, 10)).complete.tolist() == [True]
+
+
+def test_equal_ids_do_not_fit_into_fewer_candidates():
+    flat = torch.zeros(1, 100)
+    assert sampling.warp(flat, Warp(1.0, 0.9, 10)).complete.tolist() == [False]
+    # The nucleus is the five lowest ids, but which five of the hundred are among ten candidates is not told.
+    assert sampling.warp(flat, Warp(1.0, 0.045, 10)).complete.tolist() == [False]
+    assert dense(flat, 1.0, 0.045, None).nonzero()[:, 1].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_candidates_widen_by_steps_up_to_all():
+    steps = [Warp(0.7, 0.9)]
+    while steps[-1].candidates is not None:
+        steps.append(steps[-1].widened())
+    assert [warp.candidates for warp in steps] == [*sampling.WIDTHS, None]
+    assert steps[-1].widened() == Warp(0.7, 0.9, None)
+    assert Warp(0.7, 0.9, 4).widened() == steps[0]
 
 
 @given(

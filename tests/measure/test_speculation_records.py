@@ -137,7 +137,8 @@ def test_stop_rules_by_hand():
 def test_costs_by_hand():
     costs = timing.measured_costs(
         verifier_step_s=[0.02, 0.02, 0.9],
-        draft_s=[0.008, 0.004, 0.002],
+        draft_s=[0.008, 0.008, 0.004],
+        n_draft_passes=[4, 4, 2],
         n_proposed=[4, 4, 1],
         verify_s=[0.025, 0.025, 0.02],
         overhead_s=[0.001, 0.002, 0.003],

@@ -9,8 +9,8 @@ import tiny
 import torch
 
 from specstudy.measure.decode import GenerationSettings, generate
-from specstudy.measure.proposers import ModelProposer
-from specstudy.measure.sampling import Warp
+from specstudy.measure.proposers import AtTemperature, ModelProposer, entropy_stop
+from specstudy.measure.sampling import WIDTHS, Warp
 from specstudy.measure.speculative import SpeculativeLoop
 
 PROMPT = [3, 5, 7, 11, 2, 40]
@@ -154,14 +154,48 @@ def test_a_nucleus_wider_than_the_candidates_changes_nothing_but_the_work():
     verifier, draft = tiny.llama(1), tiny.llama(2)
     narrow = loop_for(verifier, ModelProposer(draft), 20, 3, warp=Warp(2.0, 0.99, 4))
     wide = loop_for(verifier, ModelProposer(draft), 20, 3, warp=Warp(2.0, 0.99, None))
-    assert narrow.run().token_ids == wide.run().token_ids
-    assert narrow.warp.candidates is None
+    found, expected = narrow.run(), wide.run()
+    assert found.token_ids == expected.token_ids
+    for ours, theirs in zip(found.rounds, expected.rounds, strict=True):
+        for name, values in ours.drafted.items():
+            np.testing.assert_allclose(values, theirs.drafted[name], rtol=1e-5)
+    assert narrow.draft_warp.candidates == narrow.verifier_warp.candidates == WIDTHS[0]
+
+
+def test_no_pass_is_repeated_for_a_verifiers_wide_nucleus(monkeypatch):
+    verifier, draft = tiny.llama(1), tiny.llama(2)
+    passes = []
+    monkeypatch.setattr(verifier.module, "forward", noting(passes, verifier.module.forward))
+    loop = loop_for(verifier, AtTemperature(ModelProposer(draft), 0.0), 20, 3, warp=Warp(2.0, 0.99, 4))
+    generation = loop.run()
+    assert loop.verifier_warp.candidates == WIDTHS[0]
+    assert loop.draft_warp.candidates == 4
+    assert len(passes) == 1 + len(generation.rounds)
+    plain = loop_for(verifier, AtTemperature(ModelProposer(draft), 0.0), 20, 3, warp=Warp(2.0, 0.99, None))
+    assert generation.token_ids == plain.run().token_ids
+
+
+def noting(calls, real):
+    def method(*args, **kwargs):
+        calls.append(kwargs)
+        return real(*args, **kwargs)
+
+    return method
 
 
 def test_the_same_seed_gives_the_same_rounds_and_another_seed_others():
     verifier, draft = tiny.llama(1), tiny.llama(2)
     runs = [loop_for(verifier, ModelProposer(draft), 40, 3, warp=Warp(1.0, 0.9), seed=s).run() for s in (0, 0, 1)]
     assert runs[0].token_ids == runs[1].token_ids != runs[2].token_ids
+
+
+def test_passes_of_the_draft_are_counted_where_a_rule_stopped_it_or_a_drafted_eos_ended_the_text():
+    verifier, draft = tiny.llama(1), tiny.llama(2)
+    stopped = loop_for(verifier, ModelProposer(draft, entropy_stop(0.0, tiny.VOCABULARY)), 8, 4).run()
+    assert [(r.n_proposed, r.n_draft_passes) for r in stopped.rounds[:-1]] == [(1, 2)] * (len(stopped.rounds) - 1)
+    second = plain_greedy(verifier, 2)[1]
+    ended = loop_for(verifier, ModelProposer(verifier), 20, 4, eos=[second]).run()
+    assert [(r.n_proposed, r.n_draft_passes) for r in ended.rounds] == [(2, 4)]
 
 
 def test_emitted_tokens_add_up():

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import doctor
 import pytest
 import torch
+import workflow
 from small_checkpoints import N_TOKENS, save_model, small_llama
 from tiny_mixtures import families
 from transformers import AutoModelForCausalLM
@@ -95,6 +97,16 @@ def test_tokenizers_that_do_not_match_are_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"<|im_end|>"', '"<|stop|>"'))
     with pytest.raises(UserError, match="does not share the tokens"):
         doctor.doctor(config)
+
+
+@pytest.mark.parametrize("find", [doctor.doctor, workflow.find_models])
+def test_more_exit_layers_than_the_verifier_has_are_refused(
+    find: Callable[[StudyConfig], object], tmp_path: Path
+) -> None:
+    config = configuration(tmp_path, "spec.proposer=early_exit", "spec.exit_layers=3")
+    with pytest.raises(UserError, match=r"^spec\.exit_layers=3 must be fewer than the 3 layers of .*verifier$"):
+        find(config)
+    find(configuration(tmp_path, "spec.proposer=early_exit", "spec.exit_layers=2"))
 
 
 def test_prompts_that_cannot_be_measured_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,16 @@ def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tup
     return token, packed
 
 
+def _fetched_step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, list[float]]:
+    """A step with its record on the host, looking at as many candidates as hold the nucleus."""
+    token, packed = _step(logits, uniform, warp, n_candidates)
+    values = packed.tolist()
+    complete, finite = values[4], values[5]
+    if complete or not finite:
+        return token, values
+    return _fetched_step(logits, uniform, warp.widened(), n_candidates)
+
+
 @torch.inference_mode()
 def generate(
     model: LanguageModel, prompt_ids: Sequence[int], settings: GenerationSettings, rng: np.random.Generator
@@ -110,13 +120,9 @@ def generate(
         logits = cached.forward(feed, keep=1)
         marks.append((before, devices.mark(device)))
         uniform = uniforms[index : index + 1]
-        feed, packed = _step(logits, uniform, settings.warp, settings.n_candidates)
-        values = packed.tolist()
+        feed, values = _fetched_step(logits, uniform, settings.warp, settings.n_candidates)
         if not values[5]:
             raise not_finite(model, torch.tensor([*prompt_ids, *(step.token_id for step in steps)], device=device))
-        if not values[4]:
-            feed, packed = _step(logits, uniform, settings.warp.widened(), settings.n_candidates)
-            values = packed.tolist()
         if index == 0:
             first_token_s = time.perf_counter()  # the device has finished: its result is here
         steps.append(_unpack(values, settings.n_candidates))
@@ -179,9 +185,12 @@ def teacher_forced(
 
 
 def complete_warp(logits: Tensor, warp: Warp) -> Warped:
-    """Warped distributions, sorting everything where the candidates do not hold the nucleus. Waits for the device."""
+    """Warped distributions, among as many candidates as hold every nucleus. Waits for the device."""
     warped = sampling.warp(logits, warp)
-    return warped if bool(warped.complete.all()) else sampling.warp(logits, warp.widened())
+    while not bool(warped.complete.all()):
+        warp = warp.widened()
+        warped = sampling.warp(logits, warp)
+    return warped
 
 
 def attention_from_generated(

@@ -28,7 +28,6 @@ class PromptLookup:
     """Copies spans of the context. q is a one-hot: what it proposes, it proposes with certainty."""
 
     model = None
-    flops_per_token = 0.0
 
     def __init__(self, vocabulary: int, longest_match: int) -> None:
         self._vocabulary = vocabulary

@@ -10,7 +10,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from specstudy import formulas
 from specstudy.measure import sampling
 from specstudy.measure.sampling import Warp
 from specstudy.models import device as devices
@@ -53,11 +52,6 @@ class Proposer(Protocol):
         """The model that drafts; None where none does."""
         ...
 
-    @property
-    def flops_per_token(self) -> float:
-        """FLOPs of drafting one token; 0 where no model does it."""
-        ...
-
     def prefill(self, ids: Tensor) -> None:
         """See the prompt [P] except its last token."""
         ...
@@ -94,10 +88,6 @@ class AtTemperature:
     def model(self) -> LanguageModel | None:
         return self.proposer.model
 
-    @property
-    def flops_per_token(self) -> float:
-        return self.proposer.flops_per_token
-
     def prefill(self, ids: Tensor) -> None:
         self.proposer.prefill(ids)
 
@@ -118,10 +108,6 @@ class ModelProposer:
     @property
     def model(self) -> LanguageModel:
         return self.cached.model
-
-    @property
-    def flops_per_token(self) -> float:
-        return formulas.flops_per_token(self.cached.model.dimensions)
 
     def prefill(self, ids: Tensor) -> None:
         self.cached.prefill(ids)

@@ -7,12 +7,13 @@ returned as a flag for the caller to look at together with its other results.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-DEFAULT_CANDIDATES = 256
+# A nucleus nearly always lies within the first. Beyond it the work grows, most of all for sorting everything.
+WIDTHS = (256, 1024, 8192)
 SMALLEST = 1e-30
 
 
@@ -20,16 +21,18 @@ SMALLEST = 1e-30
 class Warp:
     """Temperature and nucleus, the same for verifier and draft. Temperature 0 is greedy: a one-hot at the argmax.
 
-    `candidates` is how many of the most likely ids are searched for the nucleus; None searches all of them by sorting.
+    `candidates` is how many of the most likely ids are searched for the nucleus; None searches all of them. The result
+    does not depend on it: only whether it could be found.
     """
 
     temperature: float
     top_p: float
-    candidates: int | None = DEFAULT_CANDIDATES
+    candidates: int | None = WIDTHS[0]
 
     def widened(self) -> Warp:
-        """The same warp without a limit on candidates."""
-        return Warp(self.temperature, self.top_p, None)
+        """The same warp with more candidates: the next of WIDTHS, in the end all."""
+        wider = (width for width in WIDTHS if self.candidates is not None and width > self.candidates)
+        return replace(self, candidates=next(wider, None))
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def warp(logits: Tensor, how: Warp) -> Warped:
     """Distributions that are sampled from, for float32 logits [R, V].
 
     The nucleus is the smallest set of most likely ids whose probability after temperature reaches top_p (Holtzman et
-    al. 2020); ties are broken as topk breaks them.
+    al. 2020); of equal ones the lower id comes first.
     """
     rows, vocabulary = logits.shape
     everything = torch.ones(rows, dtype=torch.bool, device=logits.device)
@@ -74,14 +77,17 @@ def warp(logits: Tensor, how: Warp) -> Warped:
     size = vocabulary if how.candidates is None else min(how.candidates, vocabulary)
     top, ids = probabilities.topk(size, dim=-1)
     cumulative = top.cumsum(-1)
-    kept = top * (cumulative - top < how.top_p)
-    # The first candidate always stays: cumulative - top is 0 there only up to rounding, and top_p may be tiny.
-    kept[:, 0] = top[:, 0]
-    kept = kept / kept.sum(-1, keepdim=True)
-    complete = (cumulative[:, -1] >= how.top_p) if size < vocabulary else everything
+    last = (cumulative < how.top_p).sum(-1, keepdim=True).clamp(max=size - 1)
+    least, mass = top.gather(-1, last), cumulative.gather(-1, last)
+    n_tied = last + 1 - (top > least).sum(-1, keepdim=True)
     # In the order of ids, a draw does not depend on which of two nearly equal probabilities rounds higher.
     ids, order = ids.sort(dim=-1)
-    return Warped(ids, kept.gather(-1, order), complete)
+    p = top.gather(-1, order)
+    tied = p == least
+    kept = (p > least) | (tied & (tied.cumsum(-1) <= n_tied))
+    # Of ids as likely as the least of the nucleus some may lie beyond the candidates.
+    inside = (cumulative[:, -1] >= how.top_p) & (top[:, -1] < least[:, 0])
+    return Warped(ids, p * kept / mass, inside if size < vocabulary else everything)
 
 
 def draw(ids: Tensor, weights: Tensor, uniforms: Tensor) -> Tensor:

@@ -217,7 +217,6 @@ class _NotingProposer:
 
     def __init__(self, proposer: Proposer) -> None:
         self.model = proposer.model
-        self.flops_per_token = proposer.flops_per_token
         self.prefill = proposer.prefill
         self.keep = proposer.keep
         self._propose = proposer.propose

@@ -176,6 +176,7 @@ def _costs(pair: Pair, proposer: Proposer, gamma: int, baseline: Generation, rou
     return measured_costs(
         verifier_step_s=baseline.forward_s,
         draft_s=[r.draft_s for r in rounds],
+        n_draft_passes=[r.n_draft_passes for r in rounds],
         n_proposed=[r.n_proposed for r in rounds],
         verify_s=[r.verify_s for r in rounds],
         overhead_s=[r.overhead_s for r in rounds],
@@ -185,7 +186,10 @@ def _costs(pair: Pair, proposer: Proposer, gamma: int, baseline: Generation, rou
 
 
 def _cost_ratio_flops(pair: Pair, proposer: Proposer) -> float:
-    return proposer.flops_per_token / formulas.flops_per_token(pair.verifier.dimensions)
+    """FLOPs of drafting a token over those of the verifier's; 0 where no model drafts."""
+    if proposer.model is None:
+        return 0.0
+    return formulas.flops_per_token(proposer.model.dimensions) / formulas.flops_per_token(pair.verifier.dimensions)
 
 
 def _run_record(

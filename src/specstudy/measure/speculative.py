@@ -42,19 +42,22 @@ DRAFT_FIELDS = (
 @dataclass(frozen=True)
 class Verdict:
     """What a verifier pass decided, on the device: `drafted` [fields, n], and about the verifier's own token `final`
-    [3] (id, probability, entropy in bits); n_accepted counts passes before the first rejection."""
+    [3] (id, probability, entropy in bits); n_accepted counts passes before the first rejection. The other flags say
+    whether every nucleus of either side was found, and whether all logits were finite."""
 
     drafted: Tensor
     final: Tensor
     final_id: Tensor
     n_accepted: Tensor
-    complete: Tensor
+    draft_complete: Tensor
+    verifier_complete: Tensor
     finite: Tensor
 
 
 @dataclass(frozen=True)
 class Round:
-    """A finished round, on the host. `drafted` maps each of DRAFT_FIELDS to its values [n_proposed]."""
+    """A finished round, on the host. `drafted` maps each of DRAFT_FIELDS to its values [n_proposed]; the draft may have
+    made more passes than that: one where a stop rule ended it, and those behind a drafted EOS."""
 
     drafted: dict[str, NDArray[np.float32]]
     n_accepted: int
@@ -62,6 +65,7 @@ class Round:
     final_probability: float
     final_entropy_bits: float
     stopped_early: bool
+    n_draft_passes: int
     draft_s: float
     verify_s: float
     overhead_s: float
@@ -102,8 +106,8 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
     p_drafted, q_drafted = tested.at(proposal.ids), q.gather(-1, proposal.ids[:, None])[:, 0]
     accept_prob = sampling.acceptance_probability(p_drafted, q_drafted)
     n_accepted = (uniforms[:n] < accept_prob).long().cumprod(0).sum().view(1)
-    # A row of zeros stands for the draft after full acceptance: max(0, p - 0) is p, and the bonus comes from p itself.
-    q_at_end = torch.cat([q, q.new_zeros(1, logits.shape[-1])]).index_select(0, n_accepted)
+    # Zeros stand for the draft after full acceptance: max(0, p - 0) is p, and the bonus comes from p itself.
+    q_at_end = q.index_select(0, n_accepted.clamp(max=n - 1)) * (n_accepted < n) if n else torch.zeros_like(logits)
     p_at_end = Warped(*(t.index_select(0, n_accepted) for t in (p.ids, p.probabilities, p.complete)))
     final_id = sampling.draw(p_at_end.ids, sampling.residual(p_at_end, q_at_end), uniforms[n:])
     raw_p, raw_q = sampling.raw_statistics(logits), sampling.raw_statistics(proposal.logits)
@@ -128,7 +132,8 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
         final,
         final_id,
         n_accepted,
-        torch.cat([p.complete, proposal.complete]).all(),
+        proposal.complete.all(),
+        p.complete.all(),
         torch.cat([raw_p.finite, raw_q.finite]).all(),
     )
 
@@ -149,7 +154,7 @@ class SpeculativeLoop:
         self.proposer = proposer
         self.settings = settings
         self.gamma = gamma
-        self.warp = settings.warp
+        self.draft_warp = self.verifier_warp = settings.warp
         self.device = verifier.device
         self.n_prompt = self.length = len(prompt_ids)
         # The text lives on the device, with room for a block that runs past the end.
@@ -188,19 +193,16 @@ class SpeculativeLoop:
         draft_uniforms, verify_uniforms = self.uniforms[index, : self.gamma], self.uniforms[index, self.gamma :]
         context = self.text[: self.length]
         while True:
-            proposal = self.proposer.propose(context, n, draft_uniforms, self.warp)
+            proposal = self.proposer.propose(context, n, draft_uniforms, self.draft_warp)
             before = devices.mark(self.device)
             block = torch.cat([context[self.verifier.length :], proposal.ids])
             logits = self.verifier.forward(block, keep=len(proposal.ids) + 1)
             after = devices.mark(self.device)
-            verdict = verify(logits, proposal, self.warp, verify_uniforms[: len(proposal.ids) + 1])
-            numbers = self._fetch(verdict)
-            if not numbers.finite:
-                raise self._not_finite(proposal)
-            if numbers.complete:
+            verdict, numbers = self._decide(logits, proposal, verify_uniforms[: len(proposal.ids) + 1])
+            if numbers.draft_complete:
                 break
-            # A nucleus was wider than the candidates looked at: do this round again, from now on sorting everything.
-            self.warp = self.warp.widened()
+            # The draft's nucleus was wider than the candidates looked at: draft again, from now on with more.
+            self.draft_warp = self.draft_warp.widened()
             self._keep(self.length)
         self.text[self.length : self.length + len(proposal.ids)] = proposal.ids
         self.text[self.length + numbers.n_accepted : self.length + numbers.n_accepted + 1] = verdict.final_id
@@ -208,6 +210,17 @@ class SpeculativeLoop:
         self.length += len(result.emitted)
         self._keep(self.length)
         return result
+
+    def _decide(self, logits: Tensor, proposal: Proposal, uniforms: Tensor) -> tuple[Verdict, _Numbers]:
+        """The verdict, and its numbers on the host. A verifier's wide nucleus is searched again, no pass repeated."""
+        while True:
+            verdict = verify(logits, proposal, self.verifier_warp, uniforms)
+            numbers = self._fetch(verdict)
+            if not numbers.finite:
+                raise self._not_finite(proposal)
+            if numbers.verifier_complete or not numbers.draft_complete:
+                return verdict, numbers
+            self.verifier_warp = self.verifier_warp.widened()
 
     def _not_finite(self, proposal: Proposal) -> NotFiniteError:
         """Whose fault it is. A draft that gave no sound logits has drafted nonsense, and comes first."""
@@ -226,20 +239,22 @@ class SpeculativeLoop:
         head = torch.cat(
             [
                 verdict.finite.view(1).float(),
-                verdict.complete.view(1).float(),
+                verdict.draft_complete.view(1).float(),
+                verdict.verifier_complete.view(1).float(),
                 verdict.n_accepted.float(),
                 verdict.final,
             ]
         )
         values = torch.cat([head, verdict.drafted.flatten()]).tolist()
-        table = np.array(values[6:], dtype=np.float32).reshape(len(DRAFT_FIELDS), -1)
+        table = np.array(values[7:], dtype=np.float32).reshape(len(DRAFT_FIELDS), -1)
         return _Numbers(
             finite=bool(values[0]),
-            complete=bool(values[1]),
-            n_accepted=int(values[2]),
-            final_id=int(values[3]),
-            final_probability=values[4],
-            final_entropy_bits=values[5],
+            draft_complete=bool(values[1]),
+            verifier_complete=bool(values[2]),
+            n_accepted=int(values[3]),
+            final_id=int(values[4]),
+            final_probability=values[5],
+            final_entropy_bits=values[6],
             drafted=dict(zip(DRAFT_FIELDS, table, strict=True)),
         )
 
@@ -257,6 +272,7 @@ class SpeculativeLoop:
             final_probability=numbers.final_probability,
             final_entropy_bits=numbers.final_entropy_bits,
             stopped_early=proposal.stopped_early,
+            n_draft_passes=len(proposal.forward_marks),
             draft_s=draft_s,
             verify_s=verify_s,
             overhead_s=max(0.0, time.perf_counter() - begun_s - draft_s - verify_s),
@@ -266,7 +282,8 @@ class SpeculativeLoop:
 @dataclass(frozen=True)
 class _Numbers:
     finite: bool
-    complete: bool
+    draft_complete: bool
+    verifier_complete: bool
     n_accepted: int
     final_id: int
     final_probability: float

@@ -23,6 +23,7 @@ class Costs:
 def measured_costs(
     verifier_step_s: Sequence[float],
     draft_s: Sequence[float],
+    n_draft_passes: Sequence[int],
     n_proposed: Sequence[int],
     verify_s: Sequence[float],
     overhead_s: Sequence[float],
@@ -36,10 +37,10 @@ def measured_costs(
     """
     step_s = float(np.median(verifier_step_s))
     full = [v for v, n in zip(verify_s, n_proposed, strict=True) if n == gamma] or list(verify_s)
-    drafts = [d / n for d, n in zip(draft_s, n_proposed, strict=True) if n]
+    draft_steps = [d / n for d, n in zip(draft_s, n_draft_passes, strict=True) if n]
     return Costs(
         cost_ratio_flops=cost_ratio_flops,
-        cost_ratio_time=float(np.median(drafts)) / step_s if drafts else 0.0,
+        cost_ratio_time=float(np.median(draft_steps)) / step_s if draft_steps else 0.0,
         target_efficiency=step_s / float(np.median(full)),
         overhead_steps=float(np.median(overhead_s)) / step_s,
     )

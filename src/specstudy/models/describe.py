@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import DynamicCache
 from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from specstudy.errors import UserError
@@ -42,12 +42,8 @@ def describe_pair(sources: PairSources) -> tuple[Description, Description]:
 
 def describe(source: ModelSource) -> Description:
     """A model from its own files. Raises UserError."""
-    config = source.config()
-    try:
-        with torch.device("meta"):
-            module = AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
-    except Exception as error:  # whatever a model's files make the library raise
-        raise source.refused(error) from error
+    module = source.without_weights()
+    config = module.config
     dimensions = dimensions_of(module)
     # Tied weights are one parameter here, as they are in memory.
     n_parameters = sum(parameter.numel() for parameter in module.parameters())

@@ -7,31 +7,33 @@ import dataclasses
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from specstudy.errors import UserError
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.load import LanguageModel
+from specstudy.models.sources import ModelSource
+
+
+def refuse_unless_it_has_more_layers(verifier: ModelSource, n_layers: int) -> None:
+    """Raise UserError, before any weights load, for a verifier of which `first_layers` could not take so many."""
+    _first_of(verifier.without_weights(), verifier.name, n_layers)
 
 
 def first_layers(verifier: LanguageModel, n_layers: int) -> LanguageModel:
     """A model of the verifier's class with its first `n_layers` layers; every weight is the verifier's own.
 
-    Raises UserError for more layers than there are, and for classes that do not keep them in `model.layers`.
+    Raises UserError for as many layers as there are or more, and for classes that do not keep them in `model.layers`.
     """
-    body = getattr(verifier.module, "model", None)
-    layers = getattr(body, "layers", None)
-    if body is None or layers is None:
-        raise UserError(f"spec.proposer=early_exit does not know where {verifier.name} keeps its layers; use model")
-    if n_layers >= len(layers):
-        raise UserError(f"spec.exit_layers={n_layers} must be fewer than the {len(layers)} layers of {verifier.name}")
+    layers = _first_of(verifier.module, verifier.name, n_layers)
     config = copy.deepcopy(verifier.module.config)
     config.num_hidden_layers = n_layers
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:n_layers]
     with torch.device("meta"):
         module = type(verifier.module)(config)
-    for name, part in body.named_children():
-        setattr(module.model, name, nn.ModuleList(layers[:n_layers]) if name == "layers" else part)
+    for name, part in verifier.module.model.named_children():
+        setattr(module.model, name, layers if name == "layers" else part)
     module.lm_head = verifier.module.get_output_embeddings()
     return dataclasses.replace(
         verifier,
@@ -39,3 +41,12 @@ def first_layers(verifier: LanguageModel, n_layers: int) -> LanguageModel:
         module=module.eval(),
         dimensions=dimensions_of(module),
     )
+
+
+def _first_of(module: PreTrainedModel, name: str, n_layers: int) -> nn.ModuleList:
+    layers = getattr(getattr(module, "model", None), "layers", None)
+    if layers is None:
+        raise UserError(f"spec.proposer=early_exit does not know where {name} keeps its layers; use model")
+    if n_layers >= len(layers):
+        raise UserError(f"spec.exit_layers={n_layers} must be fewer than the {len(layers)} layers of {name}")
+    return nn.ModuleList(layers[:n_layers])

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from specstudy.config import local_path
 from specstudy.errors import UserError, no_such
@@ -73,6 +81,18 @@ class ModelSource:
         if not tokenizer.is_fast:
             raise self.refused("its tokenizer does not give the places of tokens in a text; it needs a tokenizer.json")
         return tokenizer
+
+    def without_weights(self) -> PreTrainedModel:
+        """The model's modules and shapes alone, given no memory. Raises UserError."""
+        config = self.config()
+        try:
+            with torch.device("meta"):
+                module: PreTrainedModel = AutoModelForCausalLM.from_config(
+                    config, trust_remote_code=self.trust_remote_code
+                )
+        except Exception as error:  # whatever a model's files make the library raise
+            raise self.refused(error) from error
+        return module
 
     def refused(self, reason: object) -> UserError:
         """One line for whatever is wrong with this model: foreign files fail in every way there is."""
