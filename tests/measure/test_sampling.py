@@ -80,6 +80,17 @@ def test_the_two_largest_probabilities(rows):
     np.testing.assert_allclose(found.numpy(), expected, atol=2e-5)
 
 
+@settings(max_examples=200)
+@given(st.sampled_from([33, 47, 64, 100, 161]), st.sampled_from([1, 2, 3, 5, 10]), st.data())
+def test_the_largest_are_those_of_topk(n, k, data):
+    few_values = st.sampled_from([-INFINITY, -3.0, 0.0, 0.5, 2.0])
+    values = tensor(data.draw(st.lists(st.lists(few_values, min_size=n, max_size=n), min_size=1, max_size=3)))
+    top, ids = sampling.largest(values, k)
+    assert torch.equal(top, values.topk(k).values)
+    assert torch.equal(values.gather(-1, ids), top)
+    assert all(len(set(row)) == k for row in ids.tolist())
+
+
 def test_accept_rule_and_residual_by_hand():
     p, q = tensor([[0.3, 0.5, 0.2]]), tensor([[0.6, 0.3, 0.1]])
     assert sampling.acceptance_probability(tensor([0.3]), tensor([0.6])).item() == pytest.approx(0.5)

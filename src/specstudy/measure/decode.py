@@ -73,7 +73,7 @@ def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tup
     raw = sampling.raw_statistics(logits)
     warped = sampling.warp(logits, warp)
     token = sampling.draw(warped.ids, warped.probabilities, uniform)
-    top_logits, top_ids = logits[0].topk(n_candidates)
+    top_logits, top_ids = sampling.largest(logits, n_candidates)
     packed = torch.cat(
         [
             token.float(),
@@ -82,8 +82,8 @@ def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tup
             warped.entropy_bits(),
             warped.complete.float(),
             raw.finite.float(),
-            top_ids.float(),
-            (top_logits - raw.log_normalizer).exp(),
+            top_ids[0].float(),
+            (top_logits[0] - raw.log_normalizer).exp(),
         ]
     )
     return token, packed

@@ -14,6 +14,7 @@ from torch import Tensor
 
 # A nucleus nearly always lies within the first. Beyond it the work grows, most of all for sorting everything.
 WIDTHS = (256, 1024, 8192)
+GROUP_SIZE = 16
 SMALLEST = 1e-30
 
 
@@ -75,7 +76,7 @@ def warp(logits: Tensor, how: Warp) -> Warped:
     if how.top_p >= 1.0:
         return Warped(torch.arange(vocabulary, device=logits.device).expand(rows, -1), probabilities, everything)
     size = vocabulary if how.candidates is None else min(how.candidates, vocabulary)
-    top, ids = probabilities.topk(size, dim=-1)
+    top, ids = largest(probabilities, size)
     cumulative = top.cumsum(-1)
     last = (cumulative < how.top_p).sum(-1, keepdim=True).clamp(max=size - 1)
     least, mass = top.gather(-1, last), cumulative.gather(-1, last)
@@ -88,6 +89,26 @@ def warp(logits: Tensor, how: Warp) -> Warped:
     # Of ids as likely as the least of the nucleus some may lie beyond the candidates.
     inside = (cumulative[:, -1] >= how.top_p) & (top[:, -1] < least[:, 0])
     return Warped(ids, p * kept / mass, inside if size < vocabulary else everything)
+
+
+def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row [R, V] in descending order and their places [R, k]: what topk gives, in less time.
+
+    They lie in the k groups with the largest maxima, which are found among far fewer numbers.
+    """
+    n_groups = values.shape[-1] // GROUP_SIZE
+    if n_groups < 2 * k:
+        top, ids = values.topk(k, dim=-1)
+        return top, ids
+    n_grouped = n_groups * GROUP_SIZE
+    # A group's members lie n_groups apart, so that its maximum is one of whole vectors.
+    maxima = values[:, :n_grouped].unflatten(-1, (GROUP_SIZE, n_groups)).amax(1)
+    best = maxima.topk(k, dim=-1, sorted=False).indices
+    starts = torch.arange(0, n_grouped, n_groups, device=values.device)
+    rest = torch.arange(n_grouped, values.shape[-1], device=values.device).expand(len(values), -1)
+    ids = torch.cat([(starts[:, None] + best[:, None]).flatten(1), rest], dim=-1)
+    top, places = values.gather(-1, ids).topk(k, dim=-1)
+    return top, ids.gather(-1, places)
 
 
 def draw(ids: Tensor, weights: Tensor, uniforms: Tensor) -> Tensor:
@@ -129,7 +150,7 @@ def raw_statistics(logits: Tensor) -> RawStatistics:
 
 def top_two(logits: Tensor, log_normalizer: Tensor) -> Tensor:
     """The two largest probabilities [2, R] of softmax(logits), float32 logits [R, V] with their log-normaliser [R]."""
-    return (logits.topk(2, dim=-1).values - log_normalizer[:, None]).exp().clamp(max=1.0).T
+    return (largest(logits, 2)[0] - log_normalizer[:, None]).exp().clamp(max=1.0).T
 
 
 def expected_acceptance(verifier: Warped, draft: Tensor) -> Tensor:
