@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,8 @@ import transformers
 from specstudy.config import ModelsConfig, local_path
 from specstudy.measure.decode import GenerationSettings, generate
 from specstudy.measure.proposers import ModelProposer
-from specstudy.measure.speculative import SpeculativeGeneration, SpeculativeLoop
+from specstudy.measure.sampling import Warp
+from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
 from specstudy.models.device import choose_device, choose_dtype
 from specstudy.models.load import Pair, load_pair
 from specstudy.prompts import read_prompts, render, select
@@ -56,6 +57,29 @@ def speculated(
     """One speculative generation."""
     rng = np.random.default_rng(seed)
     return SpeculativeLoop(pair.verifier, ModelProposer(pair.draft), ids, settings, gamma, rng).run()
+
+
+def generated_by_transformers(pair: Pair, ids: list[int], warp: Warp, n_tokens: int, **how: Any) -> None:
+    """`generate()` on the same weights, prompt and sampling, nothing ending it early; `how` goes to it as it is."""
+    tokens = torch.tensor([ids], device=pair.verifier.device)
+    pair.verifier.module.generate(
+        tokens,
+        attention_mask=torch.ones_like(tokens),
+        max_new_tokens=n_tokens,
+        do_sample=True,
+        temperature=warp.temperature,
+        top_p=warp.top_p,
+        top_k=0,
+        eos_token_id=None,
+        pad_token_id=0,
+        **how,
+    )
+
+
+def overhead_share(rounds: Sequence[Round]) -> float:
+    """Share of these rounds' time that is neither forward passes of the draft nor the verifier's."""
+    overhead_s = sum(r.overhead_s for r in rounds)
+    return overhead_s / sum(r.draft_s + r.verify_s + r.overhead_s for r in rounds)
 
 
 def median_ratio(a: Callable[[], float], b: Callable[[], float], repeats: int = REPEATS) -> float:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "pipelines"))
-from synthetic import CATEGORIES, Plan, make_tables  # type: ignore[import-not-found]
+from synthetic import CATEGORIES, Plan, make_tables  # type: ignore[import-not-found]  # tests/ is on the path at run time only
 
 from specstudy.tables.schema import schema_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from _common import embedded_pair, figure, median_ratio, prompt_ids, seconds
+from _common import embedded_pair, figure, generated_by_transformers, median_ratio, prompt_ids, seconds
 
 from specstudy.measure import sampling
 from specstudy.measure.decode import GenerationSettings, generate
@@ -19,7 +19,7 @@ def main() -> None:
     pair = embedded_pair()
     ids = prompt_ids(pair)
     settings = GenerationSettings(WARP, N_TOKENS, (), 5)
-    tokens = torch.tensor([ids], device=pair.verifier.device)
+    tokens = torch.tensor(ids, device=pair.verifier.device)
 
     def ours() -> float:
         return seconds(lambda: generate(pair.verifier, ids, settings, np.random.default_rng(0)))
@@ -30,8 +30,8 @@ def main() -> None:
         def work() -> None:
             cached = CachedModel(pair.verifier)
             uniforms = torch.from_numpy(np.random.default_rng(0).random(N_TOKENS, dtype=np.float32))
-            cached.prefill(tokens[0, :-1])
-            feed = tokens[0, -1:]
+            cached.prefill(tokens[:-1])
+            feed = tokens[-1:]
             for index in range(N_TOKENS):
                 warped = sampling.warp(cached.forward(feed, keep=1), WARP)
                 feed = sampling.draw(warped.ids, warped.probabilities, uniforms[index : index + 1])
@@ -40,19 +40,7 @@ def main() -> None:
         return seconds(work)
 
     def transformers_generate() -> float:
-        return seconds(
-            lambda: pair.verifier.module.generate(
-                tokens,
-                attention_mask=torch.ones_like(tokens),
-                max_new_tokens=N_TOKENS,
-                do_sample=True,
-                temperature=WARP.temperature,
-                top_p=WARP.top_p,
-                top_k=0,
-                eos_token_id=None,
-                pad_token_id=0,
-            )
-        )
+        return seconds(lambda: generated_by_transformers(pair, ids, WARP, N_TOKENS))
 
     figure("decode_vs_generate", median_ratio(transformers_generate, ours))
     figure("capture_cost", median_ratio(ours, bare))

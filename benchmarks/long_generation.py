@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _common import embedded_pair, figure, prompt_ids, replaced
+from _common import embedded_pair, figure, generated_by_transformers, prompt_ids, replaced
 from torch import Tensor
 from transformers import StoppingCriteria
 
@@ -70,19 +70,7 @@ class _Clock(StoppingCriteria):
 def theirs(pair: Pair, ids: list[int]) -> list[float]:
     """When each token of `generate()` was done."""
     clock = _Clock()
-    tokens = torch.tensor([ids], device=pair.verifier.device)
-    pair.verifier.module.generate(
-        tokens,
-        attention_mask=torch.ones_like(tokens),
-        max_new_tokens=N_TOKENS,
-        do_sample=True,
-        temperature=WARP.temperature,
-        top_p=WARP.top_p,
-        top_k=0,
-        eos_token_id=None,
-        pad_token_id=0,
-        stopping_criteria=[clock],
-    )
+    generated_by_transformers(pair, ids, WARP, N_TOKENS, stopping_criteria=[clock])
     return clock.at_s
 
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import statistics
 
 import numpy as np
-import torch
-from _common import REPEATS, embedded_pair, figure, median_ratio, prompt_ids, seconds
+from _common import (
+    REPEATS,
+    embedded_pair,
+    figure,
+    generated_by_transformers,
+    median_ratio,
+    overhead_share,
+    prompt_ids,
+    seconds,
+)
 
 from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.proposers import ModelProposer
@@ -22,7 +30,6 @@ def main() -> None:
     pair = embedded_pair()
     ids = prompt_ids(pair)
     settings = GenerationSettings(WARP, N_TOKENS, (), 5)
-    tokens = torch.tensor([ids], device=pair.verifier.device)
     finished: list[SpeculativeGeneration] = []
 
     def ours() -> float:
@@ -34,29 +41,10 @@ def main() -> None:
         pair.draft.module.generation_config.num_assistant_tokens = GAMMA
         pair.draft.module.generation_config.num_assistant_tokens_schedule = "constant"
         pair.draft.module.generation_config.assistant_confidence_threshold = 0.0
-        return seconds(
-            lambda: pair.verifier.module.generate(
-                tokens,
-                attention_mask=torch.ones_like(tokens),
-                assistant_model=pair.draft.module,
-                max_new_tokens=N_TOKENS,
-                do_sample=True,
-                temperature=WARP.temperature,
-                top_p=WARP.top_p,
-                top_k=0,
-                eos_token_id=None,
-                pad_token_id=0,
-            )
-        )
+        return seconds(lambda: generated_by_transformers(pair, ids, WARP, N_TOKENS, assistant_model=pair.draft.module))
 
     figure("spec_vs_assisted", median_ratio(transformers_assisted, ours, REPEATS))
-    shares = []
-    for generation in finished:
-        draft_s, verify_s, overhead_s = (
-            sum(getattr(r, name) for r in generation.rounds) for name in ("draft_s", "verify_s", "overhead_s")
-        )
-        shares.append(overhead_s / (draft_s + verify_s + overhead_s))
-    figure("overhead_share", statistics.median(shares))
+    figure("overhead_share", statistics.median(overhead_share(generation.rounds) for generation in finished))
 
 
 if __name__ == "__main__":

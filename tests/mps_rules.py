@@ -59,7 +59,7 @@ def allowed_fallbacks() -> frozenset[str]:
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
     """The same values, as a tensor that is known to be on the CPU."""
     tensor = tensor.detach()
-    tensor.is_on_host = True  # type: ignore[attr-defined]
+    tensor.is_on_host = True
     return tensor
 
 
@@ -100,7 +100,7 @@ class MpsRules(TorchDispatchMode):
     def _marked(result: Any) -> Any:
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
-                leaf.is_on_host = True  # type: ignore[attr-defined]
+                leaf.is_on_host = True
         return result
 
 

@@ -123,8 +123,8 @@ class Disaster:
             disaster.comes("make directory")
             mkdir(*arguments, **named)
 
-        Path.open = watched_open  # type: ignore[assignment,method-assign]
-        os.fsync, os.replace, os.mkdir = watched_fsync, watched_replace, watched_mkdir  # type: ignore[assignment]
+        Path.open = watched_open
+        os.fsync, os.replace, os.mkdir = watched_fsync, watched_replace, watched_mkdir
 
     def watching(self, measure: Callable[..., Any]) -> Callable[..., Any]:
         """A stage's measuring function that says when it begins."""

@@ -29,7 +29,7 @@ def test_defaults_are_those_of_the_study() -> None:
 
 def test_a_config_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        StudyConfig().spec.gamma = (6,)  # type: ignore[misc]
+        StudyConfig().spec.gamma = (6,)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_group_must_hold_settings() -> None:
 
 
 def test_gamma_is_always_a_tuple_in_the_given_order() -> None:
-    assert SpecConfig(gamma=6).gamma == (6,)  # type: ignore[arg-type]
+    assert SpecConfig(gamma=6).gamma == (6,)
     assert from_mapping({"spec": {"gamma": [8, 2]}}).spec.gamma == (8, 2)
 
 

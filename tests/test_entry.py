@@ -220,7 +220,9 @@ def test_a_command_takes_its_own_words_as_they_stand(monkeypatch: pytest.MonkeyP
 def test_a_command_refuses_other_words(
     words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = lambda: entry.command(lambda id, run="": None, ("id", "run"), required=("id",))  # noqa: E731
+    def run() -> None:
+        entry.command(lambda id, run="": None, ("id", "run"), required=("id",))
+
     assert exit_code(monkeypatch, words, run) == 2
     assert capsys.readouterr().err.startswith(message)
 

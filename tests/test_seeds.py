@@ -77,7 +77,7 @@ def test_a_seed_fits_a_signed_64_bit_number(of: list[int | str | None]) -> None:
 @pytest.mark.parametrize("part", [True, 0.5, np.int64(3), b"a", ("a",)])
 def test_parts_whose_writing_could_change_are_refused(part: object) -> None:
     with pytest.raises(TypeError, match="a seed is made of"):
-        derived_seed(0, part)  # type: ignore[arg-type]
+        derived_seed(0, part)
 
 
 def test_uniforms_are_uniform_and_never_one() -> None:

@@ -118,7 +118,7 @@ def test_the_mixed_model_finds_the_slope_and_is_that_of_the_library(temperatures
     assert row.between_prompts_sd == pytest.approx(np.sqrt(fit.cov_re.iloc[0, 0]), rel=1e-3)
     assert row.residual_sd == pytest.approx(np.sqrt(fit.scale), rel=1e-3)
     assert row.slope == pytest.approx(-0.125, abs=0.04)
-    assert row.ci_low < row.slope < row.ci_high < 0  # type: ignore[operator]
+    assert row.ci_low < row.slope < row.ci_high < 0
 
 
 def test_differences_between_prompts_and_of_controls_are_no_part_of_a_slope() -> None:

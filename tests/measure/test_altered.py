@@ -153,7 +153,7 @@ def test_the_answer_pays_nothing_to_a_hidden_position(pair: Pair, where: str) ->
         rendered = versions(pair)[name]
         with altered(pair, rendered, 0):
             records = measure_decode(pair, rendered, GREEDY, 0, np.random.default_rng(0))["decode_attention"]
-        found[name] = np.array([row.attention_from_generated for row in records])  # type: ignore[attr-defined]
+        found[name] = np.array([row.attention_from_generated for row in records])
     position = hidden_position(rendered, 0)
     hidden = found[f"hidden_{where}"]
     assert hidden[position] == 0.0
@@ -189,7 +189,7 @@ def test_the_records_say_what_was_imposed(pair: Pair) -> None:
         rngs = (np.random.default_rng(0), np.random.default_rng(1))
         records = measure_speculation(pair, rendered, how, 0, *rngs)
         rows = itertools.chain.from_iterable(records.values())
-        assert {row.temperature for row in rows} == {1.6}  # type: ignore[attr-defined]
+        assert {row.temperature for row in rows} == {1.6}
         drafted[name] = list(_draft_sampling_entropies(records["spec_tokens"]))
     assert np.mean(drafted["temperature_of_verifier2"]) < np.mean(drafted["temperature2"])
     assert generation_settings(usual, PROMPT) is usual
@@ -197,5 +197,5 @@ def test_the_records_say_what_was_imposed(pair: Pair) -> None:
 
 def _draft_sampling_entropies(rows: list[object]) -> Iterator[float]:
     for row in rows:
-        if row.kind == "draft":  # type: ignore[attr-defined]
-            yield row.draft_sampling_entropy_bits  # type: ignore[attr-defined]
+        if row.kind == "draft":
+            yield row.draft_sampling_entropy_bits

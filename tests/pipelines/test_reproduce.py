@@ -37,7 +37,7 @@ def watched(stage: Stage, measured: list[str], spoil: bool = False) -> Stage:
         records = stage.measure(pair, config, unit)
         if spoil and unit.prompt.prompt_id == "prompt-3":
             run, *_ = records["decode_runs"]
-            return {**records, "decode_runs": [replace(run, text="spoilt")]}  # type: ignore[type-var]
+            return {**records, "decode_runs": [replace(run, text="spoilt")]}
         return records
 
     return replace(stage, measure=measure)

@@ -157,7 +157,7 @@ def timed(layer: nn.Module, routings: list[Ids], width: int, design: Design, rng
                 start = int(rng.integers(len(routing) - n_tokens))
                 ids = torch.tensor(routing[start : start + n_tokens], device=weight.device)
                 gates = torch.full(ids.shape, 1.0 / design.n_chosen, device=weight.device, dtype=weight.dtype)
-                seconds = _seconds(lambda: layer(hidden[:n_tokens], ids, gates), weight.device)  # noqa: B023
+                seconds = _seconds(lambda: layer(hidden[:n_tokens], ids, gates), weight.device)  # noqa: B023 - it is called at once
                 kept += [seconds] if repeat else []  # the first of all warms up
     return [statistics.median(one) / statistics.median(passed) for one, passed in found]
 

@@ -106,7 +106,7 @@ def _row(
     speedup = _by_prompt(runs, numbers(runs["speedup"]))
     return RoutingCost(
         **asdict(setting),
-        **values,  # type: ignore[arg-type]
+        **values,  # type: ignore[arg-type]  # mypy takes one type of value for every field
         batch=batch,
         by_bytes=by_bytes,
         estimate=clock.value,
