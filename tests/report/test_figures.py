@@ -59,7 +59,9 @@ def every_figure(tmp_path_factory):
     stopped = replace(fixed, stop="bound", stop_threshold=0.4)
     settings = (fixed, replace(fixed, gamma=2), stopped, replace(fixed, temperature=0.0))
     directory = tmp_path_factory.mktemp("figures")
-    return drawn(replace(SMALL, settings=settings), directory, routed=True, versions="temperatures")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return drawn(replace(SMALL, settings=settings), directory, routed=True, versions="temperatures")
 
 
 def test_every_figure_is_drawn_as_png_and_svg(every_figure):

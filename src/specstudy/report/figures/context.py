@@ -61,15 +61,17 @@ def reliability(result: AnalysisResult, tables: Tables) -> Figure | None:
     frame = result.reliability
     if frame["value"].notna().sum() == 0:
         return None
-    figure = new_figure(6.4, 1.3 + 0.36 * len(frame))
+    figure = new_figure(6.4, 1.3 + 0.4 * len(frame))
     axes = figure.subplots()
     places = np.arange(len(frame))
     axes.hlines(places, frame["low"], frame["high"], color=BLUE, linewidth=2)
     axes.plot(frame["value"], places, "o", color=BLUE, markersize=6)
     for place, row in enumerate(rows_of(frame)):
         if np.isnan(row.value):
-            axes.text(0.02, place, str(row.null_reason), va="center", color=MUTED, fontsize=8)
-    axes.set_yticks(places, [label(name) for name in frame["measure"]])
+            # Wherever it ends, the reason does not push the axes together.
+            reason = wrapped(str(row.null_reason), 50)
+            axes.text(0.02, place, reason, va="center", color=MUTED, fontsize=8, in_layout=False)
+    axes.set_yticks(places, [wrapped(label(name)) for name in frame["measure"]])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.02)
     axes.set_xlabel("reliability (1: no noise)")
