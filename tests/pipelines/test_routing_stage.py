@@ -16,7 +16,7 @@ from prefill import PREFILL
 from routing import ROUTING
 from speculate import SPECULATE
 from tiny_mixtures import HIDDEN, N_CHOSEN, N_EXPERTS, families, mixture_pair, sizes, tiny_vocabulary
-from tiny_study import REFUSED_WORD, configuration
+from tiny_study import REFUSED_WORD, configuration, tiny_pair
 from transformers import MixtralConfig, PreTrainedConfig
 
 from specstudy import open_run
@@ -208,6 +208,17 @@ def test_a_mixture_that_drafts_for_itself_is_watched_as_verifier_alone(tmp_path:
     assert set(run.routing_tokens["outcome"].dropna()) == {"accepted"}
     passes = run.routing_tokens.query("source == 'verify' and gamma == 3 and layer == 0")
     assert passes.groupby(["prompt_id", "round"]).size().max() == 4
+
+
+def test_a_mixture_drafts_for_a_dense_verifier(tmp_path: Path) -> None:
+    mixture = mixture_pair(mixtral(2))
+    config = configuration(tmp_path, PROMPTS, "execution.threads=1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workflow, "find_models", lambda config: lambda: replace(tiny_pair(), draft=mixture.verifier))
+        assert workflow.run(config, [SPECULATE]) == 0
+    run = open_run(workflow.run_path_of(config))
+    assert run.manifest["self_checks"]["speculate"]["passed"]
+    assert set(run.spec_runs["prompt_id"]) == set(PROMPTS)
 
 
 def test_a_verifier_without_experts_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
