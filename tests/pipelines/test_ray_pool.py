@@ -15,8 +15,10 @@ import ray_pool
 import workflow
 from decode import DECODE
 from prefill import PREFILL
+from routing import ROUTING
 from speculate import SPECULATE
 from stages import Records, Stage, Unit
+from tiny_mixtures import families, mixture_pair, tiny_vocabulary
 from tiny_study import PROMPTS, configuration, tiny_pair
 
 from specstudy import open_run
@@ -133,6 +135,22 @@ def test_the_number_of_workers_changes_nothing(tmp_path: Path) -> None:
     assert measured_by == {"local": 1, "one": 1, "two": 2}
     for name in ("one", "two"):
         assert first_difference(latest(tmp_path / "local"), latest(tmp_path / name)) is None
+
+
+def load_tiny_mixture(config: StudyConfig) -> Pair:
+    import torch
+
+    torch.set_num_threads(1)
+    return mixture_pair(families(tiny_vocabulary())["mixtral"])
+
+
+def test_routing_is_the_same_whoever_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflow, "find_models", lambda config: partial(load_tiny_mixture, config))
+    local, pool = tmp_path / "local", tmp_path / "pool"
+    assert workflow.run(configured(local), [DECODE, ROUTING]) == 0
+    assert workflow.run(configured(pool, "execution=ray"), [DECODE, ROUTING]) == 0
+    assert read_table(latest(pool), "routing_tokens").num_rows > 100
+    assert first_difference(latest(local), latest(pool)) is None
 
 
 def test_what_kills_every_worker_is_an_error_row_and_the_rest_goes_on(tmp_path: Path) -> None:
