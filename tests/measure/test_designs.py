@@ -78,6 +78,22 @@ def test_passes_run_the_windows_of_their_routing(monkeypatch: pytest.MonkeyPatch
         assert any(np.array_equal(ids.T, window) for window in windows)
 
 
+def test_both_kinds_of_routing_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[np.ndarray]] = []
+
+    def timed(layer: object, routings: list[np.ndarray], *_: object) -> list[float]:
+        seen.append(routings)
+        return [0.75, 0.5]
+
+    monkeypatch.setattr(designs, "timed", timed)
+    rows = list(design_costs(Design(**SMALL, overlap=0.8), CPU, DTYPE))
+    assert {(row.by_clock, row.by_clock_at_random) for row in rows} == {(0.75, 0.5)}
+    for routings in seen:
+        routed, uniform = (formulas.overlap_with_previous(formulas.on_off(ids, 16)).mean() for ids in routings)
+        assert routed > 0.75
+        assert uniform < 0.2
+
+
 def test_what_cannot_run_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="n_chosen must be at most n_experts=4; got 5"):
         Design(n_experts=4, n_chosen=5)
