@@ -142,7 +142,7 @@ def _compose(prepared: Sequence[str]) -> StudyConfig:
     try:
         with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
             composed = compose(CONFIG_NAME, overrides=list(prepared))
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(_first_line(error)) from None
     return from_hydra(composed)
 
