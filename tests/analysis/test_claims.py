@@ -181,17 +181,18 @@ def test_an_undecided_claim_says_what_it_could_have_shown():
     claims = claims_of(Plan(n_per_category=3, n_answer_tokens=20, context_effect=-0.05))
     claim = claims["attention_to_entropy_as_observed"]
     assert claim.verdict == "undecided"
-    assert claim.detectable_effect == pytest.approx(detectable_correlation(15, 0.95, 0.1))
+    assert claim.detectable_effect == pytest.approx(detectable_correlation(claim.ci_low, claim.ci_high, 0.95, 0.1))
     assert f"{-claim.detectable_effect:.2f}".replace("-", "\N{MINUS SIGN}") in claim.note
 
 
 def test_detectable_correlation_is_detected_at_the_stated_power():
     n, rng = 50, np.random.default_rng(0)
-    effect = detectable_correlation(n, 0.95)
+    reach = np.tanh(1.96 / np.sqrt(n - 3))
+    effect = detectable_correlation(-reach, reach, 0.95)
+    assert effect == pytest.approx(np.tanh((1.96 + 0.8416) / np.sqrt(47)), abs=1e-4)
     x = rng.normal(size=(4000, n))
     y = effect * x + np.sqrt(1 - effect**2) * rng.normal(size=x.shape)
     x, y = (v - v.mean(axis=1, keepdims=True) for v in (x, y))
     r = (x * y).sum(axis=1) / np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
     shown = np.abs(np.arctanh(r)) * np.sqrt(n - 3) > 1.96
     assert shown.mean() == pytest.approx(0.8, abs=0.03)
-    assert detectable_correlation(3, 0.95) is None

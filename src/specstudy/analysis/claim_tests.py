@@ -63,8 +63,7 @@ def _prompt_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     estimate = correlate(x, y, np.arange(len(rows), dtype=np.intp), test["method"], evidence.settings, covariates)
     held = "" if covariates is None else ", category, length and surprise of the prompt held constant,"
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(evidence.measure(test['y']))}"
-    n_constant = 0 if covariates is None else covariates.shape[1]
-    return Finding(_named(estimate, test), estimate.n, words + held, "correlation", n_constant)
+    return Finding(_named(estimate, test), estimate.n, words + held, "correlation")
 
 
 def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:

@@ -20,15 +20,13 @@ POWER = 0.8
 class Finding:
     """A test's outcome: the estimate, the prompts behind it, and what was estimated, in words.
 
-    `scale` is `correlation` where the effect is a correlation of one row a prompt with `n_constant` covariates held
-    constant: its detectable size then follows from Fisher's z and not from the interval that happened.
+    `scale` is `correlation` where the effect is one: its error is then that of Fisher's z.
     """
 
     estimate: Estimate
     n_prompts: int = 0
     words: str = ""
     scale: Literal["correlation", "own"] = "own"
-    n_constant: int = 0
 
 
 def not_run(reason: str) -> Finding:
@@ -71,7 +69,7 @@ def detectable_effect(claim: Declaration, finding: Finding, confidence: float) -
     if estimate.low is None or estimate.high is None:
         return None
     if finding.scale == "correlation":
-        return detectable_correlation(finding.n_prompts - finding.n_constant, confidence, claim.margin)
+        return detectable_correlation(estimate.low, estimate.high, confidence, claim.margin)
     two_sided = stats.norm.ppf((1 + confidence) / 2)
     error = (estimate.high - estimate.low) / (2 * two_sided)
     if claim.direction == "equivalent":
@@ -79,12 +77,14 @@ def detectable_effect(claim: Declaration, finding: Finding, confidence: float) -
     return float(claim.margin + (two_sided + stats.norm.ppf(POWER)) * error)
 
 
-def detectable_correlation(n: int, confidence: float, margin: float = 0.0) -> float | None:
-    """The smallest correlation that n prompts tell from `margin` at 80 % power (Fisher's z); None under 4 prompts."""
-    if n < 4:
-        return None
-    quantiles = stats.norm.ppf((1 + confidence) / 2) + stats.norm.ppf(POWER)
-    return float(np.tanh(np.arctanh(margin) + quantiles / np.sqrt(n - 3)))
+def detectable_correlation(low: float, high: float, confidence: float, margin: float = 0.0) -> float:
+    """The smallest correlation told from `margin` at 80 % power, where intervals are as wide as this one is in Fisher's
+    z, in which their width does not depend on the correlation."""
+    most = 1.0 - 1e-12
+    first, last = np.arctanh(np.clip([low, high], -most, most))
+    half_width = (last - first) / 2
+    reach = 1 + stats.norm.ppf(POWER) / stats.norm.ppf((1 + confidence) / 2)
+    return float(np.tanh(np.arctanh(margin) + half_width * reach))
 
 
 def note(claim: Declaration, finding: Finding, verdict: Verdict, detectable: float | None) -> str:
