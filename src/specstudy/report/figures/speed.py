@@ -42,18 +42,19 @@ def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
         values = rows["value"].to_numpy()
         axes.barh(range(len(settings)), values, 0.6, left, color=color, label=part)
         for place, (start, width) in enumerate(zip(left, values, strict=True)):
-            ink = LIGHT if part == "verify" else DARK
+            beside = part == "overhead"  # too narrow for its label
             bounds = interval(rows["low"].iloc[place], rows["high"].iloc[place], 1)
             axes.text(
-                start + width / 2,
+                start + width if beside else start + width / 2,
                 place,
-                f"{width:.1f}\n{bounds}".rstrip(),
-                ha="center",
+                f"{' ' * beside}{width:.1f}\n{' ' * beside}{bounds}".rstrip(),
+                ha="left" if beside else "center",
                 va="center",
-                color=ink,
+                color=LIGHT if part == "verify" else DARK,
                 fontsize=7,
             )
         left = left + np.nan_to_num(values)
+    axes.set_xlim(right=1.12 * np.nanmax(left))
     axes.set_yticks(range(len(settings)), settings)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
