@@ -149,7 +149,7 @@ def serve() -> None:
         output_dir, moment, disaster, answered = json.loads(line)
         if answered:
             import specstudy.analysis.study
-            import specstudy.report.html  # noqa: F401
+            import specstudy.report.html  # noqa: F401 - imported for the children that are forked below
         arguments = [*words(Path(output_dir), prompts), *further]
         with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as moments:
             if not (child := os.fork()):

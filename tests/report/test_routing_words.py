@@ -52,4 +52,4 @@ def test_what_is_not_known_is_not_said() -> None:
     assert "in pairs" not in said
     assert said.endswith("Target efficiency by bytes is 0.81.")
     assert sentence([], []) == ""
-    assert experts_sentence(SimpleNamespace(routing=None)) == ""  # type: ignore[arg-type]
+    assert experts_sentence(SimpleNamespace(routing=None)) == ""

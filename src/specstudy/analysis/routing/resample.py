@@ -1,4 +1,4 @@
-"""Any function of sums over prompts, with its interval: the sums are resampled, the function is applied anew."""
+"""Any function of sums over prompts, with its interval: the sums are resampled_totals, the function is applied anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled_totals
 
 
 def over_prompts(sums: Floats, function: Callable[[Floats], Floats], settings: AnalysisSettings) -> Estimate:
@@ -25,8 +25,7 @@ def over_prompts(sums: Floats, function: Callable[[Floats], Floats], settings: A
         return Estimate(n, value, null_reason="not defined without some one prompt")
     if np.ptp(without) <= 1e-12 * max(1.0, abs(value)):
         return Estimate(n, value, null_reason=f"all {n} prompts hold the same value")
-    samples = function(settings.counts(n) @ sums)
-    return estimate(n, resampled(value, samples, without.mean() - without), settings.confidence, None)
+    return estimate(n, resampled_totals(sums, function, settings), settings.confidence, None)
 
 
 def quotient(numerator: Floats, denominator: Floats) -> Floats:
