@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,14 @@ def embedded_pair() -> Pair:
     models = ModelsConfig()
     device = choose_device("auto")
     return load_pair(models.verifier, str(local_path(models.draft)), device, choose_dtype("auto", device))
+
+
+def as_transformers_runs_it(pair: Pair) -> Pair:
+    """The same weights with the library's own attention."""
+    other = copy.deepcopy(pair)
+    for model in (other.verifier, other.draft):
+        model.module.set_attn_implementation("sdpa")
+    return other
 
 
 def prompt_ids(pair: Pair, prompt_id: str = "factual-05") -> list[int]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from _common import embedded_pair, figure, generated_by_transformers, median_ratio, prompt_ids, seconds
+from _common import (
+    as_transformers_runs_it,
+    embedded_pair,
+    figure,
+    generated_by_transformers,
+    median_ratio,
+    prompt_ids,
+    seconds,
+)
 
 from specstudy.measure import sampling
 from specstudy.measure.decode import GenerationSettings, generate
@@ -17,6 +25,7 @@ WARP = Warp(0.7, 0.9)
 
 def main() -> None:
     pair = embedded_pair()
+    theirs = as_transformers_runs_it(pair)
     ids = prompt_ids(pair)
     settings = GenerationSettings(WARP, N_TOKENS, (), 5)
     tokens = torch.tensor(ids, device=pair.verifier.device)
@@ -40,7 +49,7 @@ def main() -> None:
         return seconds(work)
 
     def transformers_generate() -> float:
-        return seconds(lambda: generated_by_transformers(pair, ids, WARP, N_TOKENS))
+        return seconds(lambda: generated_by_transformers(theirs, ids, WARP, N_TOKENS))
 
     figure("decode_vs_generate", median_ratio(transformers_generate, ours))
     figure("capture_cost", median_ratio(ours, bare))

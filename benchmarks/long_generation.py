@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _common import embedded_pair, figure, generated_by_transformers, prompt_ids, replaced
+from _common import as_transformers_runs_it, embedded_pair, figure, generated_by_transformers, prompt_ids, replaced
 from torch import Tensor
 from transformers import StoppingCriteria
 
@@ -70,7 +70,7 @@ class _Clock(StoppingCriteria):
 def theirs(pair: Pair, ids: list[int]) -> list[float]:
     """When each token of `generate()` was done."""
     clock = _Clock()
-    generated_by_transformers(pair, ids, WARP, N_TOKENS, stopping_criteria=[clock])
+    generated_by_transformers(as_transformers_runs_it(pair), ids, WARP, N_TOKENS, stopping_criteria=[clock])
     return clock.at_s
 
 

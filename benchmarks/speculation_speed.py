@@ -11,6 +11,7 @@ import statistics
 
 import torch
 from _common import (
+    as_transformers_runs_it,
     embedded_pair,
     figure,
     generated_by_transformers,
@@ -33,6 +34,7 @@ REPEATS = 5
 
 def main() -> None:
     pair = embedded_pair()
+    theirs = as_transformers_runs_it(pair)
     prompts = study_prompts(pair, 1)
     settings = GenerationSettings(WARP, N_TOKENS, (), 5)
     finished: list[SpeculativeGeneration] = []
@@ -43,14 +45,14 @@ def main() -> None:
         return seconds(lambda: finished.extend(speculated(pair, ids, settings, GAMMA, seed) for ids in prompts))
 
     def transformers_assisted() -> float:
-        how = pair.draft.module.generation_config
+        how = theirs.draft.module.generation_config
         how.num_assistant_tokens, how.num_assistant_tokens_schedule = GAMMA, "constant"
         how.assistant_confidence_threshold = 0.0
         torch.manual_seed(next(their_seeds))
 
         def work() -> None:
             for ids in prompts:
-                generated_by_transformers(pair, ids, WARP, N_TOKENS, assistant_model=pair.draft.module)
+                generated_by_transformers(theirs, ids, WARP, N_TOKENS, assistant_model=theirs.draft.module)
 
         return seconds(work)
 

@@ -21,6 +21,7 @@ from transformers import (
 
 from specstudy.measure.proposers import Proposal
 from specstudy.measure.sampling import Warp
+from specstudy.models.attention import use_grouped_attention
 from specstudy.models.load import LanguageModel, dimensions_of
 
 VOCABULARY = 61
@@ -73,6 +74,7 @@ def language_model(config: PreTrainedConfig, seed: int = 0, vocabulary: int = VO
     """A random float32 model of this configuration."""
     torch.manual_seed(seed)
     module = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    use_grouped_attention(module)
     return LanguageModel(
         name="tiny",
         module=module,

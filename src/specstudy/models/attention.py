@@ -15,11 +15,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 
 from specstudy.errors import UserError
-from specstudy.models import without_position
+from specstudy.models import grouped_attention, without_position
 from specstudy.models.attention_maps import hooked_maps
 from specstudy.models.attention_sums import AttentionSums, SumsOfLayers
 
@@ -29,6 +28,7 @@ __all__ = [
     "AttentionSums",
     "calls_attention_functions",
     "reduced_attention",
+    "use_grouped_attention",
 ]
 
 NAME = "specstudy_reduced"
@@ -78,10 +78,7 @@ class _AttentionFunction(SumsOfLayers):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         if softcap is None and s_aux is None:
             self._reduce(query[0], key[0], None, attention_mask, scale, None, None)
-            output: tuple[Tensor, None] = sdpa_attention_forward(
-                module, query, key, value, attention_mask, scaling=scaling, **others
-            )
-            return output
+            return grouped_attention.attend(module, query, key, value, attention_mask, scaling=scaling, **others)
         own = self._reduce(query[0], key[0], value[0], attention_mask, scale, softcap, s_aux)
         assert own is not None
         return own.to(query.dtype).transpose(0, 1)[None].contiguous(), None
@@ -169,6 +166,14 @@ def calls_attention_functions(module: nn.Module) -> bool:
     """Whether the code of this model calls registered attention functions: setting one for a model that does not
     changes nothing."""
     return any(hasattr(sys.modules[type(part).__module__], "ALL_ATTENTION_FUNCTIONS") for part in module.modules())
+
+
+def use_grouped_attention(module: PreTrainedModel) -> None:
+    """Let a model that runs SDPA through attention functions run it grouped from now on; any other stays as it is."""
+    if module.config._attn_implementation == "sdpa" and calls_attention_functions(module):
+        AttentionInterface.register(grouped_attention.NAME, grouped_attention.attend)
+        AttentionMaskInterface.register(grouped_attention.NAME, sdpa_mask)
+        module.set_attn_implementation(grouped_attention.NAME)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from transformers import (
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow, upcycled
+from specstudy.models.attention import use_grouped_attention
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
@@ -167,6 +168,7 @@ def load_model(
     refuse_class(source, type(module), module.config)
     if absent := sorted(loading["missing_keys"]):
         raise source.refused(f"its files lack {len(absent)} of its weights, the first {absent[0]}")
+    use_grouped_attention(module)
     vocabulary, unused = _emittable_ids(emittable_tokens(tokenizer, module.config), module.device)
     titles = {embedded.NAME: (embedded.TITLE, embedded.NOTE), upcycled.NAME: (upcycled.TITLE, upcycled.NOTE)}
     title, note = titles.get(source.name, (source.name, "GGUF, dequantised" if source.gguf_file else ""))

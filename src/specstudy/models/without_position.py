@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import and_masks, sdpa_mask
 
 from specstudy.errors import UserError
+from specstudy.models import grouped_attention
 
 NAME = "specstudy_without_position"
 
@@ -23,7 +23,7 @@ NAME = "specstudy_without_position"
 def refuse_unless_maskable(module: PreTrainedModel) -> None:
     """Raise UserError for a model from which no position can be hidden."""
     runs = module.config._attn_implementation
-    if runs not in ("sdpa", NAME):
+    if runs not in ("sdpa", grouped_attention.NAME, NAME):
         raise UserError(
             f"a position can only be hidden from a model that runs SDPA attention; this {module.config.model_type} "
             f"model runs {runs}: choose another one for prompts.versions=hidden"
@@ -48,7 +48,7 @@ def without_position(module: PreTrainedModel, position: int) -> Iterator[None]:
         made: Tensor | None = sdpa_mask(*args, mask_function=both, allow_is_causal_skip=False, **others)
         return made
 
-    AttentionInterface.register(NAME, sdpa_attention_forward)
+    AttentionInterface.register(NAME, grouped_attention.attend)
     AttentionMaskInterface.register(NAME, mask)
     module.set_attn_implementation(NAME)
     try:

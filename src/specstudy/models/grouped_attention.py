@@ -1,0 +1,44 @@
+"""SDPA over few queries without copying keys: the query heads that share a key-value head attend as one block.
+
+The library copies every key and value for each query head of a group, or, for one query, takes a path that is as slow.
+Here the group's queries stand one below the other, and each key is read once (grouped-query attention, Ainslie et al.
+2023). The weights are the same; a pass over a long prompt runs as the library runs it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+NAME = "specstudy_grouped"
+MOST_QUERIES = 16
+"""Beyond it the products cost far more than the copies."""
+# Arguments of the library's function that this one leaves to it.
+OTHER_ARITHMETIC = ("position_bias", "softcap")
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: object,
+) -> tuple[Tensor, None]:
+    """Query [B, H, S, D], key [B, KV, T, D], value [B, KV, T, E] to output [B, S, H, E]: what transformers asks for."""
+    batch, n_heads, n_queries, head_dim = query.shape
+    group = n_heads // key.shape[1]
+    said_by_the_mask = n_queries == 1 if attention_mask is None else attention_mask.shape[1] == 1
+    plain = not dropout and all(others.get(name) is None for name in OTHER_ARITHMETIC)
+    if group == 1 or n_queries > MOST_QUERIES or not said_by_the_mask or not plain:
+        output: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+        return output
+    blocks = query.reshape(batch, -1, group * n_queries, head_dim)
+    mask = attention_mask if n_queries == 1 or attention_mask is None else attention_mask.repeat(1, 1, group, 1)
+    attended = torch.nn.functional.scaled_dot_product_attention(blocks, key, value, attn_mask=mask, scale=scaling)
+    return attended.view(batch, n_heads, n_queries, -1).transpose(1, 2).contiguous(), None
