@@ -130,13 +130,13 @@ class ModelProposer:
             seen.append(logits)
         if not ids:
             return no_proposal(context, self.cached.model.vocabulary)
-        vocabulary = self.cached.model.vocabulary
+        drawn_from = sampling.stacked(warps)
         return Proposal(
             ids=torch.cat(ids),
-            q=torch.cat([w.dense(vocabulary) for w in warps]),
-            q_entropy_bits=torch.cat([w.entropy_bits() for w in warps]),
+            q=drawn_from.dense(self.cached.model.vocabulary),
+            q_entropy_bits=drawn_from.entropy_bits(),
             logits=torch.cat(seen),
-            complete=torch.cat([w.complete for w in warps]),
+            complete=drawn_from.complete,
             stopped_early=stopped,
             forward_marks=marks,
         )

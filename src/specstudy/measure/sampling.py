@@ -7,6 +7,7 @@ returned as a flag for the caller to look at together with its other results.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -61,6 +62,15 @@ class Warped:
         return -(p * p.clamp(min=SMALLEST).log2()).sum(-1).clamp(max=0.0)
 
 
+def stacked(rows: Sequence[Warped]) -> Warped:
+    """Distributions of one warp, one below the other."""
+    return Warped(
+        torch.cat([row.ids for row in rows]),
+        torch.cat([row.probabilities for row in rows]),
+        torch.cat([row.complete for row in rows]),
+    )
+
+
 def warp(logits: Tensor, how: Warp) -> Warped:
     """Distributions that are sampled from, for float32 logits [R, V].
 
@@ -105,8 +115,10 @@ def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     maxima = values[:, :n_grouped].unflatten(-1, (GROUP_SIZE, n_groups)).amax(1)
     best = maxima.topk(k, dim=-1, sorted=False).indices
     starts = torch.arange(0, n_grouped, n_groups, device=values.device)
-    rest = torch.arange(n_grouped, values.shape[-1], device=values.device).expand(len(values), -1)
-    ids = torch.cat([(starts[:, None] + best[:, None]).flatten(1), rest], dim=-1)
+    ids = (starts[:, None] + best[:, None]).flatten(1)
+    if n_grouped < values.shape[-1]:
+        rest = torch.arange(n_grouped, values.shape[-1], device=values.device).expand(len(values), -1)
+        ids = torch.cat([ids, rest], dim=-1)
     top, places = values.gather(-1, ids).topk(k, dim=-1)
     return top, ids.gather(-1, places)
 
@@ -142,9 +154,10 @@ def raw_statistics(logits: Tensor) -> RawStatistics:
     centred = (logits - highest).clamp_(min=-80.0)
     weights = centred.exp()
     total = weights.sum(-1)
-    entropy = total.log() - (weights * centred).sum(-1) / total
+    log_total = total.log()
+    entropy = log_total - (weights * centred).sum(-1) / total
     return RawStatistics(
-        total.log() + highest[:, 0], (entropy / math.log(2)).clamp(min=0.0), torch.isfinite(highest[:, 0] + total)
+        log_total + highest[:, 0], (entropy / math.log(2)).clamp(min=0.0), torch.isfinite(highest[:, 0] + total)
     )
 
 

@@ -78,7 +78,7 @@ class _AttentionFunction(SumsOfLayers):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         if softcap is None and s_aux is None:
             self._reduce(query[0], key[0], None, attention_mask, scale, None, None)
-            return grouped_attention.attend(module, query, key, value, attention_mask, scaling=scaling, **others)
+            return grouped_attention.attend(module, query, key, value, attention_mask, dropout, scaling, **others)
         own = self._reduce(query[0], key[0], value[0], attention_mask, scale, softcap, s_aux)
         assert own is not None
         return own.to(query.dtype).transpose(0, 1)[None].contiguous(), None
