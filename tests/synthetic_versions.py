@@ -10,10 +10,9 @@ import pandas as pd
 from synthetic import Plan, make_tables
 
 from specstudy.prompts import Prompt
+from specstudy.prompts.poisoned import POISONS
 from specstudy.prompts.prompt import Version
 from specstudy.prompts.versions import SEPARATOR, at_temperatures, with_hidden_positions
-
-POISONS = ("irrelevant", "contradiction", "shuffled", "repeated")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from specstudy.measure import decode, sampling
 from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.sampling import Warp
+from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 
 PROMPT = [3, 5, 7, 11, 2, 40]
@@ -83,6 +84,21 @@ def test_teacher_forcing_equals_uncached_passes(block, monkeypatch):
         first, second = q_logits[0].softmax(-1).topk(2).values.tolist()
         assert forced.draft_top_prob[index] == pytest.approx(first, abs=1e-5)
         assert forced.draft_top_margin[index] == pytest.approx(first - second, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_teacher_forcing_goes_on_from_the_cache_of_the_answer(name):
+    verifier = tiny.language_model(CONFIGURATIONS[name], seed=1)
+    pair = Pair(verifier, tiny.llama(2), None, ())
+    warp, cached = Warp(0.7, 0.9), CachedModel(verifier)
+    settings, long_prompt = settings_for(20, warp), PROMPT * 3
+    generation = decode.generate(verifier, long_prompt, settings, np.random.default_rng(0), cached)
+    assert generation.token_ids == decode.generate(verifier, long_prompt, settings, np.random.default_rng(0)).token_ids
+    going_on = decode.teacher_forced(pair, long_prompt, generation.token_ids, warp, None, cached)
+    assert going_on.expected_accept == pytest.approx(
+        decode.teacher_forced(pair, long_prompt, generation.token_ids, warp).expected_accept, abs=1e-6
+    )
+    assert cached.length == len(long_prompt) + 19
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

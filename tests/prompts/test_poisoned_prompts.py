@@ -38,9 +38,9 @@ def test_every_kind_at_every_dose_with_its_control() -> None:
     assert controls == {
         "clean": None,
         "related1": "clean",
-        **dict.fromkeys(["irrelevant1", "contradiction1", "shuffled1", "repeated1"], "related1"),
+        **dict.fromkeys(["irrelevant1", "contradiction1", "shuffled1", "scrambled1", "repeated1"], "related1"),
         "related2": "clean",
-        **dict.fromkeys(["irrelevant2", "contradiction2", "shuffled2", "repeated2"], "related2"),
+        **dict.fromkeys(["irrelevant2", "contradiction2", "shuffled2", "scrambled2", "repeated2"], "related2"),
         "unmoved": "clean",
         "moved1": "unmoved",
         "moved2": "unmoved",
@@ -62,7 +62,7 @@ def test_a_version_adds_what_its_kind_says_and_keeps_the_rest(seed: int) -> None
     assert versions["clean"].text == " ".join(needed) + "\n\n" + QUESTION
     for name, version in versions.items():
         assert version.text.endswith("\n\n" + QUESTION)
-        if version.kind != "shuffled":
+        if version.kind not in ("shuffled", "scrambled"):
             places = [version.text.index(sentence) for sentence in needed]
             assert places == sorted(places), f"{name} changes the order of the needed sentences"
     assert CONTEXTS["sky"].contradictions[0] in versions["contradiction1"].text
@@ -72,19 +72,40 @@ def test_a_version_adds_what_its_kind_says_and_keeps_the_rest(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_shuffling_keeps_the_words_and_hits_one_sentence_a_dose(seed: int) -> None:
+def test_sentences_trade_places_two_and_then_one_more_a_dose(seed: int) -> None:
     versions = made(seed)
+    needed = CONTEXTS["sky"].needed
+    left = {}
     for dose in (1, 2):
         control, shuffled = versions[f"related{dose}"].text, versions[f"shuffled{dose}"].text
-        assert Counter(control.split()) == Counter(shuffled.split())
-        changed = sum(sentence not in shuffled for sentence in CONTEXTS["sky"].needed)
+        # What stands at a needed sentence's place in the control, each needed sentence being replaced by its number.
+        orders = []
+        for text in (control, shuffled):
+            for number, sentence in enumerate(needed):
+                text = text.replace(sentence, f"<{number}>")
+            orders.append(text)
+        assert Counter(orders[0]) == Counter(orders[1])
+        found, usual = ([int(c) for c in text if c.isdigit()] for text in (orders[1], orders[0]))
+        assert usual == [0, 1, 2]
+        left[dose] = [n for n, other in zip(usual, found, strict=True) if n == other]
+        assert len(left[dose]) == len(needed) - dose - 1
+    assert set(left[2]) <= set(left[1]), "a dose adds to the one below it"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_scrambling_keeps_the_words_and_hits_one_sentence_a_dose(seed: int) -> None:
+    versions = made(seed)
+    for dose in (1, 2):
+        control, scrambled = versions[f"related{dose}"].text, versions[f"scrambled{dose}"].text
+        assert Counter(control.split()) == Counter(scrambled.split())
+        changed = sum(sentence not in scrambled for sentence in CONTEXTS["sky"].needed)
         assert changed <= dose
-    untouched = [s for s in CONTEXTS["sky"].needed if s in versions["shuffled2"].text]
-    assert all(sentence in versions["shuffled1"].text for sentence in untouched), "a dose adds to the one below it"
+    untouched = [s for s in CONTEXTS["sky"].needed if s in versions["scrambled2"].text]
+    assert all(sentence in versions["scrambled1"].text for sentence in untouched), "a dose adds to the one below it"
 
 
-def test_shuffling_changes_the_order_of_words() -> None:
-    assert any(made(seed)["shuffled1"].text != made(seed)["related1"].text for seed in range(3))
+def test_scrambling_changes_the_order_of_words() -> None:
+    assert any(made(seed)["scrambled1"].text != made(seed)["related1"].text for seed in range(3))
 
 
 def test_the_needed_passage_moves_from_the_beginning_to_the_end() -> None:

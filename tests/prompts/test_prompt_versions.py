@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from specstudy.prompts.poisoned import Context
+from specstudy.prompts.poisoned import POISONS, Context
 from specstudy.prompts.prompt import Message, Prompt
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
 
@@ -88,7 +88,7 @@ def test_poisons_are_compared_with_the_control_of_their_dose_and_length() -> Non
         assert version is not None
         kinds[version.kind, version.dose] += 1
         name = version.original_id
-        if version.kind in ("irrelevant", "contradiction", "shuffled", "repeated"):
+        if version.kind in POISONS:
             assert version.control_id == f"{name}~related{version.dose}"
         elif version.kind == "moved":
             assert version.control_id == f"{name}~unmoved"

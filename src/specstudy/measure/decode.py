@@ -101,13 +101,20 @@ def _fetched_step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int
 
 @torch.inference_mode()
 def generate(
-    model: LanguageModel, prompt_ids: Sequence[int], settings: GenerationSettings, rng: np.random.Generator
+    model: LanguageModel,
+    prompt_ids: Sequence[int],
+    settings: GenerationSettings,
+    rng: np.random.Generator,
+    cached: CachedModel | None = None,
 ) -> Generation:
-    """The verifier alone: one token a step, uniforms from `rng`. One host synchronisation a token."""
+    """The verifier alone: one token a step, uniforms from `rng`. One host synchronisation a token.
+
+    `cached`, an empty one, is filled, for a caller that goes on with what it holds.
+    """
     device = model.device
     ids = torch.tensor(list(prompt_ids), device=device)
     uniforms = torch.from_numpy(rng.random(settings.max_new_tokens, dtype=np.float32)).to(device)
-    cached = CachedModel(model)
+    cached = cached or CachedModel(model)
     started_s = devices.now_s(device)
     cached.prefill(ids[:-1])
     prefilled_s = first_token_s = devices.now_s(device)
@@ -158,15 +165,24 @@ class TeacherForced:
 
 @torch.inference_mode()
 def teacher_forced(
-    pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[int], warp: Warp, draft_warp: Warp | None = None
+    pair: Pair,
+    prompt_ids: Sequence[int],
+    answer_ids: Sequence[int],
+    warp: Warp,
+    draft_warp: Warp | None = None,
+    verifier: CachedModel | None = None,
 ) -> TeacherForced:
-    """The draft's certainty and sum_x min(p(x), q(x)) before each answer token; both are fed the text in blocks."""
+    """The draft's certainty and sum_x min(p(x), q(x)) before each answer token; both are fed the text in blocks.
+
+    `verifier` may hold the prompt already, so that it need not be fed again.
+    """
     device = pair.verifier.device
     ids = torch.tensor([*prompt_ids, *answer_ids[:-1]], device=device)
-    verifier, draft = CachedModel(pair.verifier), CachedModel(pair.draft)
+    verifier, draft = verifier or CachedModel(pair.verifier), CachedModel(pair.draft)
     first = len(prompt_ids) - 1
     for cached in (verifier, draft):
-        cached.prefill(ids[:first])
+        cached.rollback(min(first, cached.length))
+        cached.prefill(ids[cached.length : first])
     forced = TeacherForced()
     for start in range(first, len(ids), BLOCK_TOKENS):
         block = ids[start : start + BLOCK_TOKENS]
@@ -207,8 +223,11 @@ def measure_decode(
     pair: Pair, rendered: RenderedPrompt, settings: GenerationSettings, repetition: int, rng: np.random.Generator
 ) -> dict[str, list[object]]:
     """All decode records of one generation: `decode_tokens`, `decode_runs`, `decode_attention`."""
-    generation = generate(pair.verifier, rendered.token_ids, settings, rng)
-    forced = teacher_forced(pair, rendered.token_ids, generation.token_ids, settings.warp, settings.draft_warp)
+    verifier = CachedModel(pair.verifier)
+    generation = generate(pair.verifier, rendered.token_ids, settings, rng, verifier)
+    forced = teacher_forced(
+        pair, rendered.token_ids, generation.token_ids, settings.warp, settings.draft_warp, verifier
+    )
     attention = attention_from_generated(pair.verifier, rendered.token_ids, generation.token_ids)
     keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category, "repetition": repetition}
     return {

@@ -19,7 +19,7 @@ from specstudy.seeds import derived_seed
 
 CLEAN = "clean"
 CONTROL = "related"
-POISONS = ("irrelevant", "contradiction", "shuffled", "repeated")
+POISONS = ("irrelevant", "contradiction", "shuffled", "scrambled", "repeated")
 UNMOVED = "unmoved"
 MOVED = "moved"
 PARTS = ("needed", "related", "contradictions")
@@ -42,9 +42,10 @@ class Version:
     """A prompt's text with a context, and which version it is to be compared with (None: it is the clean one).
 
     `kind`: `clean` (the needed sentences alone), `related` (the control: other true sentences of the subject),
-    `irrelevant`, `contradiction`, `repeated` (text of that sort added), `shuffled` (the control with the words of
-    `dose` needed sentences in random order), `unmoved` and `moved` (the needed sentences before, or `dose` passages
-    into, passages about other subjects). A dose adds to the one below it.
+    `irrelevant`, `contradiction`, `repeated` (text of that sort added), `shuffled` (the control with `dose` + 1 needed
+    sentences in each other's place), `scrambled` (the control with the words of `dose` needed sentences in random
+    order), `unmoved` and `moved` (the needed sentences before, or `dose` passages into, passages about other subjects).
+    A dose adds to the one below it.
     """
 
     kind: str
@@ -86,7 +87,7 @@ def check_contexts(prompt_ids: Iterable[str], contexts: Mapping[str, Context], n
                 "prompts.versions=poisoned needs one for each prompt"
             )
         own = contexts[prompt_id]
-        if n_doses > min(len(own.contradictions), len(own.needed), len(own.related)):
+        if n_doses > min(len(own.contradictions), len(own.needed) - 1, len(own.related)):
             raise UserError(
                 f"{n_doses} doses are more than the sentences that the context of {prompt_id!r} has to offer"
             )
@@ -119,6 +120,7 @@ def versions_of(
     gaps = rng.permutation(len(own.needed) + 1)[:n_doses].tolist()
     hit = rng.permutation(len(own.needed)).tolist()
     scrambled = [" ".join(rng.permutation(sentence.split()).tolist()) for sentence in own.needed]
+    trading_places = rng.permutation(len(own.needed)).tolist()
 
     def text(added: Sequence[str], needed: Sequence[str] = own.needed) -> str:
         return _text(_inserted(needed, added, gaps), question)
@@ -129,11 +131,12 @@ def versions_of(
     repeated = _matched([" ".join([filler] * 99) for filler in FILLERS], lengths, lambda added: count(text(added)))
     versions = [Version(CLEAN, 0, text([]), None)]
     for dose in range(1, n_doses + 1):
-        shuffled = [scrambled[i] if i in hit[:dose] else sentence for i, sentence in enumerate(own.needed)]
+        in_random_words = [scrambled[i] if i in hit[:dose] else sentence for i, sentence in enumerate(own.needed)]
         texts = {
             "irrelevant": text(irrelevant[:dose]),
             "contradiction": text(own.contradictions[:dose]),
-            "shuffled": text(related[:dose], shuffled),
+            "shuffled": text(related[:dose], _rotated(own.needed, trading_places[: dose + 1])),
+            "scrambled": text(related[:dose], in_random_words),
             "repeated": text(repeated[:dose]),
         }
         control = Version(CONTROL, dose, text(related[:dose]), CLEAN)
@@ -147,6 +150,12 @@ def _moved(question: str, own: Context, passages: Sequence[tuple[str, ...]]) -> 
         sentences = itertools.chain(*passages[:dose], own.needed, *passages[dose:])
         kind, control = (MOVED, UNMOVED) if dose else (UNMOVED, CLEAN)
         yield Version(kind, dose, _text(list(sentences), question), control)
+
+
+def _rotated(sentences: Sequence[str], places: Sequence[int]) -> list[str]:
+    """Each of these places holds the sentence of the next one, the last that of the first."""
+    following = dict(zip(places, [*places[1:], places[0]], strict=True))
+    return [sentences[following.get(i, i)] for i in range(len(sentences))]
 
 
 def _text(sentences: Sequence[str], question: str) -> str:
