@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -158,7 +159,9 @@ def test_claims_about_moved_links_are_answered_from_the_versions() -> None:
     raised = told["poisoned_contexts_raise_entropy"]
     assert raised.estimate == pytest.approx(2 * (0.5 - 0.2), abs=0.1)
     assert raised.n == 30
-    assert "beyond what the control does (0.4" in raised.note
+    of_the_control = re.search(r"beyond what the control does \((.*?)\)", raised.note)
+    assert of_the_control
+    assert float(of_the_control[1]) == pytest.approx(2 * 0.2, abs=0.1)
     assert "experiment=temperatures runs them" in told["imposed_entropy_lowers_acceptance_draft_staying"].note
 
 
