@@ -153,6 +153,15 @@ def test_costs_by_hand():
     assert theory.full == pytest.approx(1.75 / (0.2 + 1.25 + 0.1))
 
 
+def test_shorter_passes_do_not_stand_for_one_over_gamma_plus_one_tokens():
+    costs = timing.measured_costs([0.02], [0.004, 0.002], [2, 1], [2, 1], [0.021, 0.02], [0.001, 0.001], 4, 0.1)
+    assert costs.target_efficiency is None
+    assert costs.cost_ratio_time == pytest.approx(0.1)
+    theory = timing.theory(0.5, 4, costs)
+    assert theory.full is None
+    assert theory.time is not None
+
+
 def test_decode_records_describe_the_answer(pair, rendered):
     settings = GenerationSettings(Warp(0.7, 0.9), 20, pair.eos_ids, 3)
     records = measure_decode(pair, rendered, settings, 0, np.random.default_rng(0))

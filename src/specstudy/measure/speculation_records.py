@@ -244,14 +244,15 @@ def _run_record(
         theoretical_speedup_full=expected.full,
         finish_reason=generation.finish_reason,
         text=text_of(pair.tokenizer, generation.token_ids),
-        null_reason=_null_reason(settings, n_tested),
+        null_reason=_null_reason(settings, n_tested, costs),
     )
 
 
-def _null_reason(settings: SpeculationSettings, n_tested: int) -> str | None:
+def _null_reason(settings: SpeculationSettings, n_tested: int, costs: Costs | None) -> str | None:
     reasons = [
         (not settings.baseline, "the verifier alone was not timed (spec.baseline=false)"),
         (not settings.drafts_fully, "the formulas mean drafts of gamma tokens, and these may be shorter"),
         (not n_tested, "no drafted token was tested"),
+        (costs and costs.target_efficiency is None, "no round verified gamma drafted tokens"),
     ]
     return "; ".join(words for holds, words in reasons if holds) or None

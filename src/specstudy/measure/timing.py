@@ -12,11 +12,14 @@ from specstudy import formulas
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of one speculative generation in steps of the verifier (a forward pass over one token)."""
+    """Costs of one speculative generation in steps of the verifier (a forward pass over one token).
+
+    `target_efficiency` is None where no round had a pass over gamma + 1 tokens.
+    """
 
     cost_ratio_flops: float
     cost_ratio_time: float
-    target_efficiency: float
+    target_efficiency: float | None
     overhead_steps: float
 
 
@@ -33,15 +36,15 @@ def measured_costs(
     """Costs from the forward passes of the verifier alone and from the rounds of a generation.
 
     Medians, so that one slow step of a busy machine does not count. `verify_s` of full rounds (gamma proposed) gives
-    the pass over gamma + 1 tokens; without a full round, all rounds do.
+    the pass over gamma + 1 tokens.
     """
     step_s = float(np.median(verifier_step_s))
-    full = [v for v, n in zip(verify_s, n_proposed, strict=True) if n == gamma] or list(verify_s)
+    full = [v for v, n in zip(verify_s, n_proposed, strict=True) if n == gamma]
     draft_steps = [d / n for d, n in zip(draft_s, n_draft_passes, strict=True) if n]
     return Costs(
         cost_ratio_flops=cost_ratio_flops,
         cost_ratio_time=float(np.median(draft_steps)) / step_s if draft_steps else 0.0,
-        target_efficiency=step_s / float(np.median(full)),
+        target_efficiency=step_s / float(np.median(full)) if full else None,
         overhead_steps=float(np.median(overhead_s)) / step_s,
     )
 
@@ -59,10 +62,11 @@ def theory(alpha: float | None, gamma: int, costs: Costs) -> Theory:
     """The formula takes alpha (accepted / tested), never accepted / proposed."""
     if alpha is None:
         return Theory(None, None, None)
+    efficiency = costs.target_efficiency
     return Theory(
         formulas.expected_speedup(alpha, gamma, costs.cost_ratio_flops),
         formulas.expected_speedup(alpha, gamma, costs.cost_ratio_time),
-        formulas.expected_speedup_full(
-            alpha, gamma, costs.cost_ratio_time, costs.target_efficiency, costs.overhead_steps
-        ),
+        None
+        if efficiency is None
+        else formulas.expected_speedup_full(alpha, gamma, costs.cost_ratio_time, efficiency, costs.overhead_steps),
     )
