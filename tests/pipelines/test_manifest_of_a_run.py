@@ -13,24 +13,16 @@ import workflow
 from decode import DECODE
 from prefill import PREFILL
 from speculate import SPECULATE
-from tiny_study import PROMPTS, configuration, tiny_pair
+from tiny_study import PROMPTS, configuration
 
 from specstudy import open_run
 from specstudy.config import StudyConfig, to_mapping
 from specstudy.models.load import Pair
 from specstudy.tables.schema import SCHEMA_VERSION
 
+pytestmark = pytest.mark.usefixtures("tiny_models")
+
 STAGES = (PREFILL, DECODE, SPECULATE)
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return tiny_pair()
-
-
-@pytest.fixture(autouse=True)
-def _tiny_models(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow, "find_models", lambda config: lambda: pair)
 
 
 def manifest_of(config: StudyConfig) -> dict[str, Any]:

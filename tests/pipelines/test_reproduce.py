@@ -11,22 +11,16 @@ import workflow
 from decode import DECODE
 from prefill import PREFILL
 from stages import Records, Stage, Unit
-from tiny_study import configuration, tiny_pair
+from tiny_study import configuration
 
 from specstudy.config import StudyConfig
 from specstudy.errors import UserError
 from specstudy.models.load import Pair
 
 
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return tiny_pair()
-
-
 @pytest.fixture
-def finished_run(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def finished_run(tiny_models: None, tmp_path: Path) -> Path:
     """A run of two stages."""
-    monkeypatch.setattr(workflow, "find_models", lambda config: lambda: pair)
     assert workflow.run(configuration(tmp_path), [PREFILL, DECODE]) == 0
     return (tmp_path / "latest").resolve()
 

@@ -17,24 +17,15 @@ from tiny_study import PROMPTS, configuration, tiny_pair
 
 from specstudy import open_run
 from specstudy.errors import UserError
-from specstudy.models.load import Pair
 from specstudy.records import STAGE_TABLES, TIMING_COLUMNS
 from specstudy.tables.run import Run
+
+pytestmark = pytest.mark.usefixtures("tiny_models")
 
 STAGES = (PREFILL, DECODE, SPECULATE)
 NAMES = ("prompt-0", "prompt-1", "prompt-2")
 ASKED = {name: PROMPTS[name] for name in NAMES}
 FAST = ("analysis.bootstrap_samples=50", "spec.baseline=false")
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return tiny_pair()
-
-
-@pytest.fixture(autouse=True)
-def _tiny_models(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow, "find_models", lambda config: lambda: pair)
 
 
 def contexts(directory: Path, names: tuple[str, ...] = NAMES, n_related: int = 2) -> str:

@@ -19,7 +19,7 @@ from decode import DECODE
 from prefill import PREFILL
 from speculate import SPECULATE
 from stages import Stage, Unit
-from tiny_study import CONTEXT_LENGTH, NEW_TOKENS, PROMPTS, REFUSED_WORD, configuration, tiny_pair
+from tiny_study import CONTEXT_LENGTH, NEW_TOKENS, PROMPTS, REFUSED_WORD, configuration
 
 from specstudy import open_run
 from specstudy.config import PROJECT_ROOT, StudyConfig
@@ -30,17 +30,9 @@ from specstudy.records import STAGE_TABLES
 from specstudy.tables.equality import without_timing
 from specstudy.tables.run_directory import read_table
 
+pytestmark = pytest.mark.usefixtures("tiny_models")
+
 STAGES = (PREFILL, DECODE, SPECULATE)
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return tiny_pair()
-
-
-@pytest.fixture(autouse=True)
-def _tiny_models(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow, "find_models", lambda config: lambda: pair)
 
 
 class Watched:
