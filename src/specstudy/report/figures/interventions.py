@@ -34,6 +34,7 @@ from specstudy.report.style import (
 _IMPOSED = "mean_sampling_entropy_bits"
 _ACCEPTANCE = "alpha_expected"
 _PALEST = 0.45
+_LEGEND_INCHES = 1.3
 
 
 def version_effects(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -57,7 +58,8 @@ def version_effects(result: AnalysisResult, tables: Tables) -> Figure | None:
     n = max(row.n for row in told.effects if row.measure in measures)
     bars = bars_note(result.settings.confidence)
     figure.suptitle(f"version minus control; n = {n} prompts; {bars}", x=0.01, ha="left", fontsize=9.5)
-    figure.legend(*_legend(panels[0]), loc="outside lower center", ncols=2)
+    with_controls = any(row.control_difference is not None for row in told.effects if row.measure in measures)
+    figure.legend(*_legend(panels[0], with_controls), loc="outside lower center", ncols=2)
     return figure
 
 
@@ -94,8 +96,10 @@ def _draw_effect(axes: Axes, place: int, row: VersionEffect, opacity: float) -> 
             axes.hlines(place - 0.12, row.ci_low, row.ci_high, color=BLUE, alpha=opacity, linewidth=1.8)
 
 
-def _legend(axes: Axes) -> tuple[list[Artist], list[str]]:
+def _legend(axes: Axes, with_controls: bool) -> tuple[list[Artist], list[str]]:
     (own,) = axes.plot([], [], "o", color=BLUE, markersize=5)
+    if not with_controls:
+        return [own], ["version minus its control"]
     (control,) = axes.plot([], [], "o", color=MUTED, markerfacecolor="none", markersize=4)
     return [own, control], ["version minus its control", "the control minus its own control"]
 
@@ -108,7 +112,8 @@ def version_pairs(result: AnalysisResult, tables: Tables) -> Figure | None:
     kinds = [kind for kind in versions["kind"].unique() if kind not in controls]
     if not kinds or not measures:
         return None
-    figure = new_figure(1.2 + 1.75 * len(kinds), 0.9 + 1.9 * len(measures))
+    width = 1.2 + 1.75 * len(kinds)
+    figure = new_figure(width, 0.9 + 1.9 * len(measures))
     grid = figure.subplots(len(measures), len(kinds), sharey="row", squeeze=False)
     marks = category_marks(versions["category"])
     for column, kind in enumerate(kinds):
@@ -128,7 +133,9 @@ def version_pairs(result: AnalysisResult, tables: Tables) -> Figure | None:
         grid[0, column].set_title(wrapped(kind_words(kind, int(rows["dose"].max())), 22), fontsize=8)
     for category, mark in marks.items():
         grid[0, 0].plot([], [], color=mark.color, label=category)
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(marks))
+    figure.legend(
+        *grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=max(1, int(width / _LEGEND_INCHES))
+    )
     return figure
 
 
