@@ -59,6 +59,7 @@ def test_one_number_that_varies_is_drawn(tmp_path: Path) -> None:
 def test_drafts_are_shown_and_drawn_by_layers_and_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = draw_sweep(drafts(), tmp_path)
     assert [file.name for file in files] == ["draft_depth.png", "draft_depth.svg"]
+    assert "mathdefault" not in files[1].read_text(), "amounts stand there in the markup of formulas"
     words = " ".join(ElementTree.parse(files[1]).getroot().itertext())
     assert words.count("answers distilled on") == 3
     assert "1 layer" in words

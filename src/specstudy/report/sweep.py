@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from rich.text import Text
 
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, label
@@ -119,6 +120,8 @@ _DRAFT_PANELS = {
     ENTROPY_LINK: "draft entropy and expected acceptance,\nSpearman within a prompt (median)",
 }
 _AMOUNTS = {"draft_n_training_tokens": "tokens distilled on", "draft_n_training_answers": "answers distilled on"}
+_APART = 1.05
+"""Factor between drafts of other depths at the same amount, so that none hides another."""
 _LAYER_LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (ORANGE, "^"), (PINK, "v"))
 
 
@@ -132,9 +135,13 @@ def _draft_figure(rows: pd.DataFrame, amount: str) -> Figure:
             own = rows[rows["draft_n_layers"] == n_layers]
             color, marker = _LAYER_LOOKS[place % len(_LAYER_LOOKS)]
             named = f"{n_layers:g} layer" + ("" if n_layers == 1 else "s")
-            axes.plot(own[amount], own[measure], color=color, marker=marker, markersize=5, linewidth=1.4, label=named)
-            axes.vlines(own[amount], own[f"{measure}_low"], own[f"{measure}_high"], color=color, linewidth=1.6)
+            at = own[amount] * _APART**place
+            axes.plot(at, own[measure], color=color, marker=marker, markersize=5, linewidth=1.4, label=named)
+            axes.vlines(at, own[f"{measure}_low"], own[f"{measure}_high"], color=color, linewidth=1.6)
         axes.set(xscale="log", xlabel=_AMOUNTS[amount], ylabel=words)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(EngFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
     panels[1].axhline(1, color=INK, linewidth=0.9, linestyle="--")
     panels[2].axhline(0, color=INK, linewidth=0.9, linestyle="--")
     n = int(rows["n_prompts"].max())
