@@ -32,7 +32,7 @@ def contexts(directory: Path, names: tuple[str, ...] = NAMES, n_related: int = 2
     """A file of contexts, as a word for the command line."""
     text = {
         name: {
-            "needed": f"A is {name}.\nB is so.",
+            "needed": f"A is {name}.\nB is so.\nD is it.",
             "related": "\n".join(f"C{i} is it." for i in range(n_related)),
             "contradictions": f"A is no {name}.\nB is not.",
         }
@@ -54,7 +54,7 @@ def untimed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("versions", "n_versions", "n_prefilled"), [("poisoned", 14, 14), ("hidden", 7, 1), ("temperatures", 5, 1)]
+    ("versions", "n_versions", "n_prefilled"), [("poisoned", 16, 16), ("hidden", 7, 1), ("temperatures", 5, 1)]
 )
 def test_a_study_of_versions(versions: str, n_versions: int, n_prefilled: int, tmp_path: Path) -> None:
     run = studied(tmp_path, f"prompts.versions={versions}", contexts(tmp_path), answered=True)
