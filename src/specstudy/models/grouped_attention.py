@@ -13,7 +13,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 NAME = "specstudy_grouped"
 MOST_QUERIES = 16
-"""Beyond it the products cost far more than the copies."""
+"""Beyond it the products cost more than the copies."""
 # Arguments of the library's function that this one leaves to it.
 OTHER_ARITHMETIC = ("position_bias", "softcap")
 

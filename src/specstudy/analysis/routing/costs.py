@@ -101,7 +101,7 @@ def _row(
     if batch > 1:
         clock = Estimate(0, null_reason="timed for one sequence at a time only")
     elif clock.value is None:
-        clock = Estimate(0, null_reason="the verifier alone was not timed")
+        clock = Estimate(0, null_reason="the verifier alone was not timed, or no round verified gamma drafted tokens")
     timed = clock.value is not None
     speedup = _by_prompt(runs, numbers(runs["speedup"]))
     return RoutingCost(
