@@ -31,7 +31,8 @@ def step_s(model: LanguageModel, ids: torch.Tensor) -> float:
     """Median time of a one-token step after the prompt."""
     cached = CachedModel(model)
     cached.prefill(ids)
-    return statistics.median(seconds(lambda: cached.forward(ids[-1:], keep=1)) for _ in range(N_STEPS))
+    head_ids = model.head_ids()
+    return statistics.median(seconds(lambda: cached.forward(ids[-1:], 1, head_ids)) for _ in range(N_STEPS))
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ def passes_s(pair: Pair, ids: torch.Tensor, gamma: int) -> float:
     uniforms = torch.full((gamma,), 0.5, device=ids.device)
 
     def work() -> None:
-        drafted = proposer.propose(ids, gamma, uniforms, WARP).ids
+        drafted = proposer.propose(ids, gamma, uniforms, WARP.widened()).ids
         verifier.forward(torch.cat([ids[-1:], drafted]), keep=gamma + 1)
 
     before = len(ids) - 1

@@ -1,6 +1,7 @@
 """Entropy, warping, draws and the accept rule on small arrays worked out by hand, and their properties."""
 
 import math
+from unittest.mock import patch
 
 import hypothesis.strategies as st
 import numpy as np
@@ -25,12 +26,6 @@ logit_rows = st.lists(
 def dense(logits, *warp):
     """The warped distributions over all ids."""
     return sampling.warp(logits, Warp(*warp)).dense(logits.shape[-1])
-
-
-def everything(rows):
-    """A distribution as it is, over all ids."""
-    ids = torch.arange(rows.shape[-1]).expand(len(rows), -1)
-    return sampling.Warped(ids, rows, torch.ones(len(rows), dtype=torch.bool))
 
 
 def drawn(weights, uniforms):
@@ -85,7 +80,8 @@ def test_the_two_largest_probabilities(rows):
 def test_the_largest_are_those_of_topk(n, k, data):
     few_values = st.sampled_from([-INFINITY, -3.0, 0.0, 0.5, 2.0])
     values = tensor(data.draw(st.lists(st.lists(few_values, min_size=n, max_size=n), min_size=1, max_size=3)))
-    top, ids = sampling.largest(values, k)
+    with patch.object(sampling, "FEW", 0):
+        top, ids = sampling.largest(values, k)
     assert torch.equal(top, values.topk(k).values)
     assert torch.equal(values.gather(-1, ids), top)
     assert all(len(set(row)) == k for row in ids.tolist())
@@ -95,14 +91,14 @@ def test_accept_rule_and_residual_by_hand():
     p, q = tensor([[0.3, 0.5, 0.2]]), tensor([[0.6, 0.3, 0.1]])
     assert sampling.acceptance_probability(tensor([0.3]), tensor([0.6])).item() == pytest.approx(0.5)
     assert sampling.acceptance_probability(tensor([0.5]), tensor([0.3])).item() == 1.0
-    rest = sampling.residual(everything(p), q)
+    rest = sampling.residual(p, q)
     torch.testing.assert_close(rest / rest.sum(), tensor([[0.0, 2 / 3, 1 / 3]]))
-    assert sampling.expected_acceptance(everything(p), q).item() == pytest.approx(0.3 + 0.3 + 0.1)
+    assert sampling.expected_acceptance(p, q).item() == pytest.approx(0.3 + 0.3 + 0.1)
 
 
 def test_residual_of_equal_distributions_is_the_verifiers_own():
     p = tensor([[0.3, 0.5, 0.2]])
-    torch.testing.assert_close(sampling.residual(everything(p), p), p)
+    torch.testing.assert_close(sampling.residual(p, p), p)
 
 
 def test_nucleus_by_hand():
@@ -194,6 +190,13 @@ def test_candidates_widen_by_steps_up_to_all():
 )
 def test_a_draw_never_has_weight_zero(weights, uniform):
     assert weights[int(drawn(tensor([weights]), torch.tensor([uniform], dtype=torch.float32)))] > 0
+
+
+@pytest.mark.parametrize("total", [1.0, 1.0 + 2**-23, 1.5, 2.0 - 2**-23, 3e-30])
+def test_the_largest_uniform_draws_the_last_id_that_has_weight(total):
+    largest_uniform = torch.tensor([1.0 - 2**-24])
+    assert int(drawn(tensor([[0.0, total, 0.0, 0.0]]), largest_uniform)) == 1
+    assert int(drawn(tensor([[total / 2, 0.0, total / 2, 0.0]]), largest_uniform)) == 2
 
 
 def test_probabilities_are_looked_up_by_id():

@@ -16,6 +16,7 @@ from specstudy.measure.self_check import run_self_check
 from specstudy.measure.speculation_records import SpeculationSettings
 from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.load import Pair
+from specstudy.models.shallow import FrequentIdsHead
 from specstudy.tables.store import canonical_json
 
 PROMPTS = [[3, 5, 7, 11, 2, 40], [9, 8, 1, 1, 30]]
@@ -47,6 +48,25 @@ def checked(pair, seed, *settings):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_honest_engine_passes(pair, seed):
     assert checked(pair, seed).passed
+
+
+def test_a_head_over_few_ids_is_compared_on_its_own_ids(pair, monkeypatch):
+    head = FrequentIdsHead(pair.draft.module.lm_head.weight, torch.arange(2, tiny.VOCABULARY, 3))
+    pair.draft.module.lm_head = head
+    assert checked(pair, 0).passed
+    real, weight = ModelProposer.propose, head.weight.clone()
+    other_rows = weight.roll(1, 0)
+
+    def by_other_rows(self, *arguments):
+        head.weight.copy_(other_rows)
+        proposal = real(self, *arguments)
+        head.weight.copy_(weight)
+        return proposal
+
+    monkeypatch.setattr(ModelProposer, "propose", by_other_rows)
+    outcome = checked(pair, 0)
+    assert not outcome.draft_logits.passed
+    assert outcome.verifier_logits.passed
 
 
 def test_every_setting_is_checked(pair, monkeypatch):

@@ -1,6 +1,7 @@
 """The speculative loop: equal to plain decoding, caches exact after every round, ends where it must."""
 
 import itertools
+from dataclasses import replace
 
 import attention_models
 import numpy as np
@@ -12,6 +13,7 @@ from specstudy.measure.decode import GenerationSettings, generate
 from specstudy.measure.proposers import AtTemperature, ModelProposer, entropy_stop
 from specstudy.measure.sampling import WIDTHS, Warp
 from specstudy.measure.speculative import SpeculativeLoop
+from specstudy.models.shallow import FrequentIdsHead
 
 PROMPT = [3, 5, 7, 11, 2, 40]
 GREEDY = Warp(0.0, 1.0)
@@ -153,6 +155,7 @@ def test_nothing_after_a_drafted_eos_is_counted_even_if_it_is_rejected():
 def test_a_nucleus_wider_than_the_candidates_changes_nothing_but_the_work():
     verifier, draft = tiny.llama(1), tiny.llama(2)
     narrow = loop_for(verifier, ModelProposer(draft), 20, 3, warp=Warp(2.0, 0.99, 4))
+    narrow.draft_warp = Warp(2.0, 0.99, 4)
     wide = loop_for(verifier, ModelProposer(draft), 20, 3, warp=Warp(2.0, 0.99, None))
     found, expected = narrow.run(), wide.run()
     assert found.token_ids == expected.token_ids
@@ -162,6 +165,23 @@ def test_a_nucleus_wider_than_the_candidates_changes_nothing_but_the_work():
     assert narrow.draft_warp.candidates == narrow.verifier_warp.candidates == WIDTHS[0]
 
 
+@pytest.mark.parametrize("warp", [Warp(1.0, 0.9), Warp(0.7, 1.0), Warp(0.0, 1.0), Warp(2.0, 0.99, 4)])
+def test_a_head_over_few_ids_drafts_as_if_its_logits_stood_among_all(warp, monkeypatch):
+    verifier, draft = tiny.llama(1), replace(tiny.llama(2), unused_ids=torch.tensor([5]))
+    ids = torch.randperm(tiny.VOCABULARY, generator=torch.Generator().manual_seed(0))[:20]
+    ids = torch.cat([ids[ids != 5], torch.tensor([5])])
+    draft.module.lm_head = FrequentIdsHead(draft.module.lm_head.weight, ids)
+    assert draft.head_ids().tolist() == sorted(set(ids.tolist()) - {5})
+    few = loop_for(verifier, ModelProposer(draft), 20, 3, warp=warp).run()
+    monkeypatch.setattr(type(draft), "head_ids", lambda self: None)
+    among_all = loop_for(verifier, ModelProposer(draft), 20, 3, warp=warp).run()
+    assert few.token_ids == among_all.token_ids
+    assert {int(i) for r in few.rounds for i in r.drafted["token_id"]} <= set(ids.tolist()) - {5}
+    for ours, theirs in zip(few.rounds, among_all.rounds, strict=True):
+        for name, values in ours.drafted.items():
+            np.testing.assert_allclose(values, theirs.drafted[name], rtol=1e-5, atol=1e-6)
+
+
 def test_no_pass_is_repeated_for_a_verifiers_wide_nucleus(monkeypatch):
     verifier, draft = tiny.llama(1), tiny.llama(2)
     passes = []
@@ -169,7 +189,7 @@ def test_no_pass_is_repeated_for_a_verifiers_wide_nucleus(monkeypatch):
     loop = loop_for(verifier, AtTemperature(ModelProposer(draft), 0.0), 20, 3, warp=Warp(2.0, 0.99, 4))
     generation = loop.run()
     assert loop.verifier_warp.candidates == WIDTHS[0]
-    assert loop.draft_warp.candidates == 4
+    assert loop.draft_warp.candidates == WIDTHS[0]
     assert len(passes) == 1 + len(generation.rounds)
     plain = loop_for(verifier, AtTemperature(ModelProposer(draft), 0.0), 20, 3, warp=Warp(2.0, 0.99, None))
     assert generation.token_ids == plain.run().token_ids

@@ -46,6 +46,24 @@ def test_the_output_is_the_librarys(n_queries: int, n_heads: int, n_kv_heads: in
     torch.testing.assert_close(attend(*arguments, scaling=0.3)[0], sdpa_attention_forward(*arguments, scaling=0.3)[0])
 
 
+def test_layers_of_one_pass_share_what_is_made_of_its_mask_and_no_other_pass_sees_it() -> None:
+    seen = [last_queries_see(5), last_queries_see(5)]
+    seen[1][:, :, :, 7] = False
+    for mask in (seen[0], seen[1], seen[0]):
+        for n_heads, n_kv_heads in ((6, 2), (8, 2), (6, 2)):
+            for dtype in (torch.float32, torch.float64):
+                query, key, value = (t.to(dtype) for t in tensors(n_heads, n_kv_heads, 5))
+                arguments = (attention_module(n_heads, n_kv_heads), query, key, value, mask)
+                torch.testing.assert_close(attend(*arguments)[0], sdpa_attention_forward(*arguments)[0])
+    assert grouped_attention._of_blocks(seen[0], 3, torch.float32) is grouped_attention._of_blocks(
+        seen[0], 3, torch.float32
+    )
+    n_held = len(grouped_attention._masks_of_blocks)
+    del mask, arguments
+    seen.clear()
+    assert len(grouped_attention._masks_of_blocks) == n_held - 2
+
+
 def test_one_query_without_a_mask_sees_every_key() -> None:
     query, key, value = tensors(6, 2, 1)
     weights = (query.view(2, 2, 3, 8) @ key.mT * 0.3).softmax(-1)

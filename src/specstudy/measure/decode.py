@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -81,7 +82,6 @@ def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tup
             raw.entropy_bits,
             warped.entropy_bits(),
             warped.complete.float(),
-            raw.finite.float(),
             top_ids[0].float(),
             (top_logits[0] - raw.log_normalizer).exp(),
         ]
@@ -93,8 +93,7 @@ def _fetched_step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int
     """A step with its record on the host, looking at as many candidates as hold the nucleus."""
     token, packed = _step(logits, uniform, warp, n_candidates)
     values = packed.tolist()
-    complete, finite = values[4], values[5]
-    if complete or not finite:
+    if values[4] or math.isnan(values[2]):
         return token, values
     return _fetched_step(logits, uniform, warp.widened(), n_candidates)
 
@@ -128,7 +127,7 @@ def generate(
         marks.append((before, devices.mark(device)))
         uniform = uniforms[index : index + 1]
         feed, values = _fetched_step(logits, uniform, settings.warp, settings.n_candidates)
-        if not values[5]:
+        if math.isnan(values[2]):
             raise not_finite(model, torch.tensor([*prompt_ids, *(step.token_id for step in steps)], device=device))
         if index == 0:
             first_token_s = time.perf_counter()  # the device has finished: its result is here
@@ -142,7 +141,7 @@ def generate(
 
 
 def _unpack(values: list[float], n_candidates: int) -> Step:
-    top = values[6:]
+    top = values[5:]
     return Step(
         token_id=int(values[0]),
         logprob=values[1],
@@ -196,12 +195,14 @@ def teacher_forced(
         forced.draft_entropy_bits.extend(raw.entropy_bits.tolist())
         forced.draft_top_prob.extend(first_prob.tolist())
         forced.draft_top_margin.extend((first_prob - second_prob).tolist())
-        forced.expected_accept.extend(sampling.expected_acceptance(p, q.dense(pair.draft.vocabulary)).tolist())
+        q_there = q.dense(pair.draft.vocabulary).gather(-1, p.ids)
+        forced.expected_accept.extend(sampling.expected_acceptance(p.probabilities, q_there).tolist())
     return forced
 
 
 def complete_warp(logits: Tensor, warp: Warp) -> Warped:
     """Warped distributions, among as many candidates as hold every nucleus. Waits for the device."""
+    warp = warp.widened()  # of many rows one is less certain
     warped = sampling.warp(logits, warp)
     while not bool(warped.complete.all()):
         warp = warp.widened()

@@ -22,8 +22,8 @@ AdaptiveStop = Callable[[float], bool]
 
 @dataclass(frozen=True)
 class Proposal:
-    """n drafted ids [n]; q [n, V] exactly as drawn from, and its entropy [n]; the draft's logits [n, V] before warping;
-    `complete` [n] as in `Warped`.
+    """n drafted ids [n]; q [n, V] exactly as drawn from, and its entropy [n]; the draft's logits [n, K] before warping,
+    of the K ids that it can give; `complete` [n] as in `Warped`.
 
     `forward_marks` lie around each forward pass. A stopped draft has seen one distribution more than it drew from.
     """
@@ -103,6 +103,7 @@ class ModelProposer:
 
     def __init__(self, model: LanguageModel, stop: AdaptiveStop | None = None) -> None:
         self.cached = CachedModel(model)
+        self._head_ids = model.head_ids()
         self._stop = stop
 
     @property
@@ -118,12 +119,12 @@ class ModelProposer:
         stopped = False
         for index in range(n):
             before = devices.mark(context.device)
-            logits = self.cached.forward(feed, keep=1)
+            logits = self.cached.forward(feed, keep=1, among=self._head_ids)
             marks.append((before, devices.mark(context.device)))
             if index > 0 and self._stop and self._stop(float(sampling.raw_statistics(logits).entropy_bits)):
                 stopped = True
                 break
-            warped = sampling.warp(logits, warp)
+            warped = sampling.warp(logits, warp).over(self._head_ids)
             feed = sampling.draw(warped.ids, warped.probabilities, uniforms[index : index + 1])
             ids.append(feed)
             warps.append(warped)

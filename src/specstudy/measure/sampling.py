@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-# A nucleus nearly always lies within the first. Beyond it the work grows, most of all for sorting everything.
-WIDTHS = (256, 1024, 8192)
-GROUP_SIZE = 16
+# A nucleus mostly lies within the first. Beyond it the work grows, most of all for sorting everything.
+WIDTHS = (64, 256, 1024, 8192)
 SMALLEST = 1e-30
+FEW = 8192
+"""Values that one search goes through faster than the several steps of a search by groups."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class Warped:
         """Probability [R] of one id [R] in each row."""
         return (self.probabilities * (self.ids == ids[:, None])).sum(-1)
 
+    def over(self, ids: Tensor | None) -> Warped:
+        """The same where the columns of the logits stood for these ascending ids [K]; None: for all ids in order."""
+        return self if ids is None else replace(self, ids=ids[self.ids])
+
     def dense(self, vocabulary: int) -> Tensor:
         """Probabilities of all ids [R, V]."""
         return self.probabilities.new_zeros(len(self.ids), vocabulary).scatter_(-1, self.ids, self.probabilities)
@@ -78,17 +83,17 @@ def warp(logits: Tensor, how: Warp) -> Warped:
     al. 2020); of equal ones the lower id comes first.
     """
     rows, vocabulary = logits.shape
-    everything = torch.ones(rows, dtype=torch.bool, device=logits.device)
     if how.temperature == 0:
         best = logits.argmax(-1, keepdim=True)
-        return Warped(best, torch.ones_like(best, dtype=torch.float32), everything)
+        return Warped(best, torch.ones_like(best, dtype=torch.float32), _all_true(logits))
     probabilities = torch.softmax(logits / how.temperature, dim=-1)
     if how.top_p >= 1.0:
-        return Warped(torch.arange(vocabulary, device=logits.device).expand(rows, -1), probabilities, everything)
+        ids = torch.arange(vocabulary, device=logits.device).expand(rows, -1)
+        return Warped(ids, probabilities, _all_true(logits))
     size = vocabulary if how.candidates is None else min(how.candidates, vocabulary)
     top, ids = largest(probabilities, size)
     cumulative = top.cumsum(-1)
-    last = (cumulative < how.top_p).sum(-1, keepdim=True).clamp(max=size - 1)
+    last = (cumulative[:, :-1] < how.top_p).sum(-1, keepdim=True)
     least, mass = top.gather(-1, last), cumulative.gather(-1, last)
     n_tied = last + 1 - (top > least).sum(-1, keepdim=True)
     # In the order of ids, a draw does not depend on which of two nearly equal probabilities rounds higher.
@@ -96,9 +101,13 @@ def warp(logits: Tensor, how: Warp) -> Warped:
     p = top.gather(-1, order)
     tied = p == least
     kept = (p > least) | (tied & (tied.cumsum(-1) <= n_tied))
-    # Of ids as likely as the least of the nucleus some may lie beyond the candidates.
-    inside = (cumulative[:, -1] >= how.top_p) & (top[:, -1] < least[:, 0])
-    return Warped(ids, p * kept / mass, inside if size < vocabulary else everything)
+    # Where the last candidate is as likely as the least of the nucleus, more of it may lie beyond.
+    complete = top[:, -1] < least[:, 0] if size < vocabulary else _all_true(logits)
+    return Warped(ids, p * kept / mass, complete)
+
+
+def _all_true(rows: Tensor) -> Tensor:
+    return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
 
 def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -106,13 +115,15 @@ def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     They lie in the k groups with the largest maxima, which are found among far fewer numbers.
     """
-    n_groups = values.shape[-1] // GROUP_SIZE
-    if n_groups < 2 * k:
+    # Both searches are about as long where a group has the square root of V / k members.
+    size = 2 ** round(math.log2(values.shape[-1] / k) / 2)
+    n_groups = values.shape[-1] // size
+    if values.shape[-1] <= FEW or n_groups < 2 * k:
         top, ids = values.topk(k, dim=-1)
         return top, ids
-    n_grouped = n_groups * GROUP_SIZE
+    n_grouped = n_groups * size
     # A group's members lie n_groups apart, so that its maximum is one of whole vectors.
-    maxima = values[:, :n_grouped].unflatten(-1, (GROUP_SIZE, n_groups)).amax(1)
+    maxima = values[:, :n_grouped].unflatten(-1, (size, n_groups)).amax(1)
     best = maxima.topk(k, dim=-1, sorted=False).indices
     starts = torch.arange(0, n_grouped, n_groups, device=values.device)
     ids = (starts[:, None] + best[:, None]).flatten(1)
@@ -128,23 +139,29 @@ def draw(ids: Tensor, weights: Tensor, uniforms: Tensor) -> Tensor:
 
     Unlike `multinomial` it repeats across devices and never returns an id of weight 0.
     """
-    cumulative = weights.cumsum(-1)
-    target = uniforms[:, None] * cumulative[:, -1:]
-    places = torch.arange(weights.shape[-1], device=weights.device)
-    positive = weights > 0
-    # A parallel cumsum may step back by a rounding error, and u * total may round up to the total.
-    first_beyond = torch.where((cumulative > target) & positive, places, weights.shape[-1]).amin(-1)
-    last_positive = torch.where(positive, places, 0).amax(-1)
-    return ids.gather(-1, torch.minimum(first_beyond, last_positive)[:, None])[:, 0]
+    # Where the weight is 0 nothing is drawn, also where a parallel cumsum steps back by a rounding error.
+    cumulative = weights.cumsum(-1) * (weights > 0)
+    # A uniform is at most 1 - 2^-24, so that its product stays below the total however it is rounded.
+    beyond = cumulative > uniforms[:, None] * cumulative.amax(-1, keepdim=True)
+    return ids.gather(-1, beyond.int().argmax(-1, keepdim=True))[:, 0]
 
 
 @dataclass(frozen=True)
 class RawStatistics:
-    """At temperature 1, all [R]: log of the normaliser, entropy, and `finite`, False for NaN or infinite logits."""
+    """Of softmax(logits) at temperature 1, all [R]: entropy, and the two parts of the normaliser's log, the highest
+    logit and the rest. The entropy is NaN where a logit was NaN or +inf, or all were -inf."""
 
-    log_normalizer: Tensor
     entropy_bits: Tensor
-    finite: Tensor
+    highest: Tensor
+    log_rest: Tensor
+
+    @property
+    def log_normalizer(self) -> Tensor:
+        return self.log_rest + self.highest
+
+    @property
+    def finite(self) -> Tensor:
+        return ~self.entropy_bits.isnan()
 
 
 def raw_statistics(logits: Tensor) -> RawStatistics:
@@ -155,10 +172,8 @@ def raw_statistics(logits: Tensor) -> RawStatistics:
     weights = centred.exp()
     total = weights.sum(-1)
     log_total = total.log()
-    entropy = log_total - (weights * centred).sum(-1) / total
-    return RawStatistics(
-        log_total + highest[:, 0], (entropy / math.log(2)).clamp(min=0.0), torch.isfinite(highest[:, 0] + total)
-    )
+    entropy_nats = torch.addcdiv(log_total, weights.mul_(centred).sum(-1), total, value=-1.0)
+    return RawStatistics((entropy_nats / math.log(2)).clamp_(min=0.0), highest[:, 0], log_total)
 
 
 def top_two(logits: Tensor, log_normalizer: Tensor) -> Tensor:
@@ -166,9 +181,10 @@ def top_two(logits: Tensor, log_normalizer: Tensor) -> Tensor:
     return (largest(logits, 2)[0] - log_normalizer[:, None]).exp().clamp(max=1.0).T
 
 
-def expected_acceptance(verifier: Warped, draft: Tensor) -> Tensor:
-    """sum_x min(p(x), q(x)) [R], the draft's q dense [R, V]: the chance that a token drawn from q passes."""
-    return torch.minimum(verifier.probabilities, draft.gather(-1, verifier.ids)).sum(-1).clamp(max=1.0)
+def expected_acceptance(p: Tensor, q: Tensor) -> Tensor:
+    """sum_x min(p(x), q(x)) [R], the chance that a token drawn from q passes; p and q [R, K] over the same ids, which
+    hold all that p can give."""
+    return torch.minimum(p, q).sum(-1).clamp(max=1.0)
 
 
 def acceptance_probability(p: Tensor, q: Tensor) -> Tensor:
@@ -176,12 +192,11 @@ def acceptance_probability(p: Tensor, q: Tensor) -> Tensor:
     return (p / q.clamp(min=SMALLEST)).clamp(max=1.0)
 
 
-def residual(verifier: Warped, draft: Tensor) -> Tensor:
-    """max(0, p - q) [R, K] over the verifier's ids, not normalised; q dense [R, V]. A rejected token's correction is
-    drawn from it.
+def residual(p: Tensor, q: Tensor) -> Tensor:
+    """max(0, p - q) [R, K], not normalised; p and q over the same ids. A rejected token's correction is drawn from it.
 
     Where rounding leaves nothing (p equals q), p itself: such a position is rejected with probability 0.
     """
-    rest = (verifier.probabilities - draft.gather(-1, verifier.ids)).clamp(min=0.0)
+    rest = (p - q).clamp(min=0.0)
     empty = rest.sum(-1, keepdim=True) <= 0
-    return torch.where(empty, verifier.probabilities, rest)
+    return torch.where(empty, p, rest)

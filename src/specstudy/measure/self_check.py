@@ -205,8 +205,8 @@ class _NotingModel(CachedModel):
 
     last: Tensor
 
-    def forward(self, ids: Tensor, keep: int) -> Tensor:
-        self.last = super().forward(ids, keep)
+    def forward(self, ids: Tensor, keep: int, among: Tensor | None = None) -> Tensor:
+        self.last = super().forward(ids, keep, among)
         return self.last
 
 
@@ -227,7 +227,8 @@ class _NotingProposer:
 
 
 class _WatchedLoop(SpeculativeLoop):
-    """Notes the logits that both models decided by, wherever they follow the finished text: (tokens before, [V])."""
+    """Notes the logits that both models decided by, wherever they follow the finished text: (tokens before, [V],
+    a draft's [K] of the ids that its head can give)."""
 
     def __init__(
         self, pair: Pair, prompt: Sequence[int], settings: SpeculationSettings, rng: np.random.Generator
@@ -257,8 +258,10 @@ class _Comparison:
 def _compare(
     model: LanguageModel, text: Tensor, n_prompt: int, uncached: Tensor, seen: Seen, n_at_once: int
 ) -> _Comparison:
+    ids = model.head_ids()
+    same_ids = uncached if ids is None else uncached[:, ids]
     return _Comparison(
-        [differences(logits, uncached[n - n_prompt]) for n, logits in seen],
+        [differences(logits, same_ids[n - n_prompt]) for n, logits in seen],
         rounding_differences(model, text, n_prompt, uncached, n_at_once),
     )
 

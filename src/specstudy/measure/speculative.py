@@ -41,17 +41,20 @@ DRAFT_FIELDS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verifier pass decided, on the device: `drafted` [fields, n], and about the verifier's own token `final`
-    [3] (id, probability, entropy in bits); n_accepted counts passes before the first rejection. The other flags say
-    whether every nucleus of either side was found, and whether all logits were finite."""
+    """What a verifier pass over n drafted tokens decided, on the device: `drafted` [fields, n], n_accepted [1] (passes
+    before the first rejection), and the verifier's own token, its id and probability [1].
+
+    Of the rows that it came from: the verifier's entropies [n + 1], and whether each nucleus of the draft [n] and of
+    the verifier [n + 1] was found.
+    """
 
     drafted: Tensor
-    final: Tensor
-    final_id: Tensor
     n_accepted: Tensor
+    final_id: Tensor
+    final_probability: Tensor
+    verifier_entropy_bits: Tensor
     draft_complete: Tensor
     verifier_complete: Tensor
-    finite: Tensor
 
 
 @dataclass(frozen=True)
@@ -101,15 +104,16 @@ class SpeculativeGeneration:
 def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> Verdict:
     """Accept or reject n drafted tokens by the verifier's logits [n + 1, V]; uniforms [n + 1]: n tests, one draw."""
     n = len(proposal.ids)
-    p, q = sampling.warp(logits, warp), proposal.q
+    p = sampling.warp(logits, warp)
     tested = Warped(p.ids[:n], p.probabilities[:n], p.complete[:n])
-    p_drafted, q_drafted = tested.at(proposal.ids), q.gather(-1, proposal.ids[:, None])[:, 0]
+    q = proposal.q.gather(-1, tested.ids)
+    p_drafted, q_drafted = tested.at(proposal.ids), proposal.q.gather(-1, proposal.ids[:, None])[:, 0]
     accept_prob = sampling.acceptance_probability(p_drafted, q_drafted)
     n_accepted = (uniforms[:n] < accept_prob).long().cumprod(0).sum().view(1)
     # Zeros stand for the draft after full acceptance: max(0, p - 0) is p, and the bonus comes from p itself.
-    q_at_end = q.index_select(0, n_accepted.clamp(max=n - 1)) * (n_accepted < n) if n else torch.zeros_like(logits)
+    q_at_end = q.index_select(0, n_accepted.clamp(max=n - 1)) * (n_accepted < n) if n else p.probabilities * 0.0
     p_at_end = Warped(*(t.index_select(0, n_accepted) for t in (p.ids, p.probabilities, p.complete)))
-    final_id = sampling.draw(p_at_end.ids, sampling.residual(p_at_end, q_at_end), uniforms[n:])
+    final_id = sampling.draw(p_at_end.ids, sampling.residual(p_at_end.probabilities, q_at_end), uniforms[n:])
     raw_p, raw_q = sampling.raw_statistics(logits), sampling.raw_statistics(proposal.logits)
     first, second = sampling.top_two(proposal.logits, raw_q.log_normalizer)
     drafted = torch.stack(
@@ -118,7 +122,7 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
             q_drafted,
             p_drafted,
             accept_prob,
-            sampling.expected_acceptance(tested, q),
+            sampling.expected_acceptance(tested.probabilities, q),
             raw_q.entropy_bits,
             proposal.q_entropy_bits,
             first,
@@ -126,16 +130,8 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
             raw_p.entropy_bits[:n],
         ]
     )
-    final = torch.cat([final_id.float(), p_at_end.at(final_id), raw_p.entropy_bits.index_select(0, n_accepted)])
-    return Verdict(
-        drafted,
-        final,
-        final_id,
-        n_accepted,
-        proposal.complete.all(),
-        p.complete.all(),
-        torch.cat([raw_p.finite, raw_q.finite]).all(),
-    )
+    final_probability = p_at_end.at(final_id)
+    return Verdict(drafted, n_accepted, final_id, final_probability, raw_p.entropy_bits, proposal.complete, p.complete)
 
 
 class SpeculativeLoop:
@@ -154,7 +150,8 @@ class SpeculativeLoop:
         self.proposer = proposer
         self.settings = settings
         self.gamma = gamma
-        self.draft_warp = self.verifier_warp = settings.warp
+        # A draft is less certain than its verifier, and a nucleus that it did not find costs its passes again.
+        self.draft_warp, self.verifier_warp = settings.warp.widened(), settings.warp
         self.device = verifier.device
         self.n_prompt = self.length = len(prompt_ids)
         # The text lives on the device, with room for a block that runs past the end.
@@ -236,26 +233,27 @@ class SpeculativeLoop:
     @staticmethod
     def _fetch(verdict: Verdict) -> _Numbers:
         """The round's only transfer to the host."""
-        head = torch.cat(
-            [
-                verdict.finite.view(1).float(),
-                verdict.draft_complete.view(1).float(),
-                verdict.verifier_complete.view(1).float(),
-                verdict.n_accepted.float(),
-                verdict.final,
-            ]
+        parts = (
+            verdict.n_accepted,
+            verdict.final_id,
+            verdict.final_probability,
+            verdict.draft_complete,
+            verdict.verifier_complete,
+            verdict.verifier_entropy_bits,
+            verdict.drafted.flatten(),
         )
-        values = torch.cat([head, verdict.drafted.flatten()]).tolist()
-        table = np.array(values[7:], dtype=np.float32).reshape(len(DRAFT_FIELDS), -1)
+        values = np.array(torch.cat([part.float() for part in parts]).tolist(), dtype=np.float32)
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        accepted, final_id, probability, draft_complete, verifier_complete, entropies, drafted = np.split(values, ends)
         return _Numbers(
-            finite=bool(values[0]),
-            draft_complete=bool(values[1]),
-            verifier_complete=bool(values[2]),
-            n_accepted=int(values[3]),
-            final_id=int(values[4]),
-            final_probability=values[5],
-            final_entropy_bits=values[6],
-            drafted=dict(zip(DRAFT_FIELDS, table, strict=True)),
+            finite=not np.isnan(values).any(),
+            draft_complete=bool(draft_complete.all()),
+            verifier_complete=bool(verifier_complete.all()),
+            n_accepted=int(accepted[0]),
+            final_id=int(final_id[0]),
+            final_probability=float(probability[0]),
+            final_entropy_bits=float(entropies[int(accepted[0])]),
+            drafted=dict(zip(DRAFT_FIELDS, drafted.reshape(len(DRAFT_FIELDS), -1), strict=True)),
         )
 
     def _result(self, numbers: _Numbers, proposal: Proposal, verify_marks: tuple[Mark, Mark], begun_s: float) -> Round:

@@ -35,8 +35,8 @@ class RoomyLayer(DynamicLayer):
             self._move(key_states, value_states, held, max(FIRST_ROOM, 2 * total))
         assert self._rooms is not None
         for room, new in zip(self._rooms, (key_states, value_states), strict=True):
-            room[:, :, held:total] = new
-        self.keys, self.values = (room[:, :, :total] for room in self._rooms)
+            room.narrow(2, held, total - held).copy_(new)
+        self.keys, self.values = (room.narrow(2, 0, total) for room in self._rooms)
         return self.keys, self.values
 
     def _move(self, key_states: Tensor, value_states: Tensor, held: int, size: int) -> None:
@@ -80,12 +80,15 @@ class CachedModel:
         return cache
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, keep: int) -> Tensor:
-        """Feed ids [n] (int64) after what is cached; float32 logits [keep, vocabulary] of the last `keep` of them."""
+    def forward(self, ids: Tensor, keep: int, among: Tensor | None = None) -> Tensor:
+        """Feed ids [n] (int64) after what is cached; float32 logits [keep, vocabulary] of the last `keep` of them.
+
+        `among` [K], ids that a token has: only their logits [keep, K].
+        """
         n_new = ids.shape[0]
         output = self.model.module(input_ids=ids[None], cache=self._cache, use_cache=True, logits_to_keep=keep)
         self.length += n_new
-        return self.model.emittable_logits(output.logits[0])
+        return self.model.emittable_logits(output.logits[0]) if among is None else output.logits[0][:, among].float()
 
     @torch.inference_mode()
     def prefill(self, ids: Tensor) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 NAME = "specstudy_grouped"
@@ -16,6 +17,21 @@ MOST_QUERIES = 16
 """Beyond it the products cost more than the copies."""
 # Arguments of the library's function that this one leaves to it.
 OTHER_ARITHMETIC = ("position_bias", "softcap")
+
+# A pass has one mask for all its layers: what is made of it lives as long as the mask itself.
+_masks_of_blocks: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def _of_blocks(mask: Tensor, group: int, dtype: torch.dtype) -> Tensor:
+    """A mask [B, 1, S, T] once for each head of a group, [B, 1, group * S, T], as SDPA adds it to the scores."""
+    found: Tensor | None = _masks_of_blocks.get(mask)
+    if found is None or found.shape[2] != group * mask.shape[2] or found.dtype != dtype:
+        if mask.dtype == torch.bool:
+            added = torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
+        else:
+            added = mask.to(dtype)
+        found = _masks_of_blocks[mask] = added.repeat(1, 1, group, 1)
+    return found
 
 
 def attend(
@@ -39,6 +55,6 @@ def attend(
         )
         return output
     blocks = query.reshape(batch, -1, group * n_queries, head_dim)
-    mask = attention_mask if n_queries == 1 or attention_mask is None else attention_mask.repeat(1, 1, group, 1)
+    mask = None if attention_mask is None else _of_blocks(attention_mask, group, query.dtype)
     attended = torch.nn.functional.scaled_dot_product_attention(blocks, key, value, attn_mask=mask, scale=scaling)
     return attended.view(batch, n_heads, n_queries, -1).transpose(1, 2).contiguous(), None

@@ -77,6 +77,14 @@ class LanguageModel:
         """Number of ids that the tokenizer can emit."""
         return self.vocabulary - (0 if self.unused_ids is None else len(self.unused_ids))
 
+    def head_ids(self) -> Tensor | None:
+        """Ids [K], ascending, that an output head over few ids can give; None for a head over all."""
+        head = self.module.get_output_embeddings()
+        if not isinstance(head, shallow.FrequentIdsHead):
+            return None
+        ids = head.ids[head.ids < self.vocabulary].sort().values
+        return ids if self.unused_ids is None else ids[~torch.isin(ids, self.unused_ids)]
+
     @property
     def context_length(self) -> int | None:
         """Longest sequence that the configuration promises, or None if it says nothing."""
