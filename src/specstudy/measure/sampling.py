@@ -143,13 +143,14 @@ def draw(ids: Tensor, weights: Tensor, uniforms: Tensor) -> Tensor:
     cumulative = weights.cumsum(-1) * (weights > 0)
     # A uniform is at most 1 - 2^-24, so that its product stays below the total however it is rounded.
     beyond = cumulative > uniforms[:, None] * cumulative.amax(-1, keepdim=True)
+    # Of equal ones argmax gives the first.
     return ids.gather(-1, beyond.int().argmax(-1, keepdim=True))[:, 0]
 
 
 @dataclass(frozen=True)
 class RawStatistics:
     """Of softmax(logits) at temperature 1, all [R]: entropy, and the two parts of the normaliser's log, the highest
-    logit and the rest. The entropy is NaN where a logit was NaN or +inf, or all were -inf."""
+    logit and the rest. `finite` is False, and the entropy NaN, where a logit was NaN or +inf, or all were -inf."""
 
     entropy_bits: Tensor
     highest: Tensor
