@@ -1,15 +1,19 @@
-"""How the time of a round grows with gamma: against its draft steps (draws included) and its verifier pass, in turn."""
+"""How the time of a round grows with gamma: against its draft steps (draws included) and its verifier pass alone, which
+are taken in turn with the rounds."""
 
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
+import numpy as np
 import torch
-from _common import embedded_pair, figure, overhead_share, prompt_ids, seconds, speculated
+from _common import embedded_pair, figure, overhead_share, prompt_ids, seconds
 
 from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
+from specstudy.measure.speculative import Round, SpeculativeLoop
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 
@@ -17,49 +21,64 @@ N_TOKENS = 64
 GAMMAS = (1, 2, 3, 4, 6, 8)
 WARP = Warp(0.7, 0.9)
 REPEATS = 5
-N_PASSES = 12
 
 
-def passes_s(pair: Pair, ids: torch.Tensor, gamma: int) -> float:
-    """Median time to draft gamma tokens after the prompt and pass gamma + 1 through the verifier, nothing decided."""
-    proposer, verifier = ModelProposer(pair.draft), CachedModel(pair.verifier)
-    uniforms = torch.full((gamma,), 0.5, device=ids.device)
+class Passes:
+    """Drafts gamma tokens after the prompt and passes gamma + 1 through the verifier; nothing is decided."""
 
-    def work() -> None:
-        drafted = proposer.propose(ids, gamma, uniforms, WARP.widened()).ids
-        verifier.forward(torch.cat([ids[-1:], drafted]), keep=gamma + 1)
+    def __init__(self, pair: Pair, ids: list[int], gamma: int) -> None:
+        self.ids = torch.tensor(ids, device=pair.verifier.device)
+        self.proposer, self.verifier = ModelProposer(pair.draft), CachedModel(pair.verifier)
+        self.uniforms = torch.full((gamma,), 0.5, device=self.ids.device)
+        for model in (self.proposer, self.verifier):
+            model.prefill(self.ids[:-1])
 
-    before = len(ids) - 1
-    for model in (proposer, verifier):
-        model.prefill(ids[:before])
-    found = []
-    for _ in range(N_PASSES):
-        found.append(seconds(work))
-        proposer.keep(before)
-        verifier.rollback(before)
-    return statistics.median(found)
+    def seconds(self) -> float:
+        def work() -> None:
+            drafted = self.proposer.propose(self.ids, len(self.uniforms), self.uniforms, WARP.widened()).ids
+            self.verifier.forward(torch.cat([self.ids[-1:], drafted]), keep=len(drafted) + 1)
+
+        found = seconds(work)
+        self.proposer.keep(len(self.ids) - 1)
+        self.verifier.rollback(len(self.ids) - 1)
+        return found
+
+
+class InterleavedLoop(SpeculativeLoop):
+    """After each round, its passes alone."""
+
+    passes: Passes
+
+    def run_with(self, passes: Passes) -> list[tuple[Round, float]]:
+        """Every round that drafted gamma tokens, and the time of its passes."""
+        self.passes, self.passes_s = passes, list[float]()
+        rounds = self.run().rounds
+        return [(r, s) for r, s in zip(rounds, self.passes_s, strict=True) if r.n_proposed == self.gamma]
+
+    def round(self, *arguments: Any) -> Round:
+        result = super().round(*arguments)
+        self.passes_s.append(self.passes.seconds())
+        return result
 
 
 def main() -> None:
     pair = embedded_pair()
     ids = prompt_ids(pair)
-    tokens = torch.tensor(ids, device=pair.verifier.device)
     settings = GenerationSettings(WARP, N_TOKENS, ())
-    rounds: dict[int, list[float]] = {gamma: [] for gamma in GAMMAS}
-    passes: dict[int, list[float]] = {gamma: [] for gamma in GAMMAS}
-    shares: dict[int, list[float]] = {gamma: [] for gamma in GAMMAS}
+    passes = {gamma: Passes(pair, ids, gamma) for gamma in GAMMAS}
+    found: dict[int, list[tuple[Round, float]]] = {gamma: [] for gamma in GAMMAS}
     for seed in range(REPEATS):
         for gamma in GAMMAS:
-            full = [r for r in speculated(pair, ids, settings, gamma, seed).rounds if r.n_proposed == gamma]
-            shares[gamma].append(overhead_share(full))
-            rounds[gamma].append(statistics.median(r.draft_s + r.verify_s + r.overhead_s for r in full))
-            passes[gamma].append(passes_s(pair, tokens, gamma))
-    round_s, bare_s = ({gamma: statistics.median(found[gamma]) for gamma in GAMMAS} for found in (rounds, passes))
+            rng = np.random.default_rng(seed)
+            loop = InterleavedLoop(pair.verifier, ModelProposer(pair.draft), ids, settings, gamma, rng)
+            found[gamma] += loop.run_with(passes[gamma])
+    round_s = {g: statistics.median(r.draft_s + r.verify_s + r.overhead_s for r, _ in found[g]) for g in GAMMAS}
+    passes_s = {g: statistics.median(s for _, s in found[g]) for g in GAMMAS}
     for gamma in GAMMAS:
-        figure(f"round_over_its_passes_gamma_{gamma}", round_s[gamma] / bare_s[gamma])
-        figure(f"overhead_share_gamma_{gamma}", statistics.median(shares[gamma]))
+        figure(f"round_over_its_passes_gamma_{gamma}", round_s[gamma] / passes_s[gamma])
+        figure(f"overhead_share_gamma_{gamma}", overhead_share([r for r, _ in found[gamma]]))
     least, most = min(GAMMAS), max(GAMMAS)
-    figure("round_growth_over_passes_growth", (round_s[most] - round_s[least]) / (bare_s[most] - bare_s[least]))
+    figure("round_growth_over_passes_growth", (round_s[most] - round_s[least]) / (passes_s[most] - passes_s[least]))
 
 
 if __name__ == "__main__":
