@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +17,7 @@ from specstudy.measure.decode import GenerationSettings, generate
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
-from specstudy.models.device import choose_device, choose_dtype
+from specstudy.models.device import choose_device, choose_dtype, now_s
 from specstudy.models.load import Pair, load_pair
 from specstudy.prompts import read_prompts, render, select
 
@@ -112,10 +111,11 @@ def replaced(owner: type, **methods: Any) -> Iterator[None]:
 
 def seconds(work: Callable[[], object]) -> float:
     """How long `work` takes."""
-    before_s = time.perf_counter()
+    device = choose_device("auto")
+    before_s = now_s(device)
     with torch.inference_mode():
         work()
-    return time.perf_counter() - before_s
+    return now_s(device) - before_s
 
 
 def figure(name: str, value: float) -> None:

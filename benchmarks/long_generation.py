@@ -46,10 +46,10 @@ def ours(pair: Pair, ids: list[int]) -> tuple[list[float], list[float]]:
     beyond_mib: list[float] = []
     real = CachedModel.forward
 
-    def noting(self: Any, fed: Tensor, keep: int) -> Tensor:
+    def noting(self: Any, fed: Tensor, keep: int, **among: Any) -> Tensor:
         began_s.append(time.perf_counter())
         beyond_mib.append(held_mib() - cache_mib(self))
-        return real(self, fed, keep)
+        return real(self, fed, keep, **among)
 
     with replaced(CachedModel, forward=noting):
         generate(pair.verifier, ids, GenerationSettings(WARP, N_TOKENS, ()), np.random.default_rng(0))

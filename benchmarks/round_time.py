@@ -1,5 +1,5 @@
 """How the time of a round grows with gamma: against its draft steps (draws included) and its verifier pass alone, which
-are taken in turn with the rounds."""
+are taken in turn with the rounds, always at the prompt's end: a round's text is up to 64 tokens longer."""
 
 from __future__ import annotations
 

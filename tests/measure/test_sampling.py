@@ -96,6 +96,13 @@ def test_accept_rule_and_residual_by_hand():
     assert sampling.expected_acceptance(p, q).item() == pytest.approx(0.3 + 0.3 + 0.1)
 
 
+def test_a_residual_of_nothing_but_rounding_is_the_verifiers_own():
+    p = tensor([[0.0, 0.5, 0.5]])
+    q = tensor([[0.0, 0.5, 0.5]])
+    p[0, 0] = 3e-45
+    torch.testing.assert_close(sampling.residual(p, q), p)
+
+
 def test_residual_of_equal_distributions_is_the_verifiers_own():
     p = tensor([[0.3, 0.5, 0.2]])
     torch.testing.assert_close(sampling.residual(p, p), p)

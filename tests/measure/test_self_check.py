@@ -63,10 +63,22 @@ def test_a_head_over_few_ids_is_compared_on_its_own_ids(pair, monkeypatch):
         head.weight.copy_(weight)
         return proposal
 
-    monkeypatch.setattr(ModelProposer, "propose", by_other_rows)
-    outcome = checked(pair, 0)
-    assert not outcome.draft_logits.passed
-    assert outcome.verifier_logits.passed
+    with monkeypatch.context() as planted:
+        planted.setattr(ModelProposer, "propose", by_other_rows)
+        outcome = checked(pair, 0)
+        assert not outcome.draft_logits.passed
+        assert outcome.verifier_logits.passed
+    # The engine drafts among fewer ids than the head has.
+    some_ids = pair.draft.head_ids()[:-1]
+    proposer = ModelProposer.__init__
+
+    def among_some(self, *arguments):
+        proposer(self, *arguments)
+        self._head_ids = some_ids
+
+    monkeypatch.setattr(ModelProposer, "__init__", among_some)
+    monkeypatch.setattr(type(pair.draft), "head_ids", lambda self: some_ids if self is pair.draft else None)
+    assert not checked(pair, 0).draft_logits.passed
 
 
 def test_every_setting_is_checked(pair, monkeypatch):

@@ -46,6 +46,7 @@ def test_the_output_is_the_librarys(n_queries: int, n_heads: int, n_kv_heads: in
     torch.testing.assert_close(attend(*arguments, scaling=0.3)[0], sdpa_attention_forward(*arguments, scaling=0.3)[0])
 
 
+@torch.inference_mode()
 def test_layers_of_one_pass_share_what_is_made_of_its_mask_and_no_other_pass_sees_it() -> None:
     seen = [last_queries_see(5), last_queries_see(5)]
     seen[1][:, :, :, 7] = False

@@ -89,13 +89,15 @@ def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tup
     return token, packed
 
 
-def _fetched_step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, list[float]]:
-    """A step with its record on the host, looking at as many candidates as hold the nucleus."""
-    token, packed = _step(logits, uniform, warp, n_candidates)
-    values = packed.tolist()
-    if values[4] or math.isnan(values[2]):
-        return token, values
-    return _fetched_step(logits, uniform, warp.widened(), n_candidates)
+def _fetched_step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, list[float], Warp]:
+    """A step with its record on the host, NaN where the logits were not finite, and the warp with as many candidates as
+    held the nucleus."""
+    while True:
+        token, packed = _step(logits, uniform, warp, n_candidates)
+        values = packed.tolist()
+        if values[4] or any(map(math.isnan, values)):
+            return token, values, warp
+        warp = warp.widened()
 
 
 @torch.inference_mode()
@@ -117,7 +119,7 @@ def generate(
     started_s = devices.now_s(device)
     cached.prefill(ids[:-1])
     prefilled_s = first_token_s = devices.now_s(device)
-    feed = ids[-1:]
+    feed, warp = ids[-1:], settings.warp
     steps: list[Step] = []
     marks = []
     finish_reason = "length"
@@ -126,8 +128,9 @@ def generate(
         logits = cached.forward(feed, keep=1)
         marks.append((before, devices.mark(device)))
         uniform = uniforms[index : index + 1]
-        feed, values = _fetched_step(logits, uniform, settings.warp, settings.n_candidates)
-        if math.isnan(values[2]):
+        # As in the speculative loop, a nucleus that was wide once is looked for in as many candidates from then on.
+        feed, values, warp = _fetched_step(logits, uniform, warp, settings.n_candidates)
+        if any(map(math.isnan, values)):
             raise not_finite(model, torch.tensor([*prompt_ids, *(step.token_id for step in steps)], device=device))
         if index == 0:
             first_token_s = time.perf_counter()  # the device has finished: its result is here

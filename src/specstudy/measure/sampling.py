@@ -135,7 +135,8 @@ def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def draw(ids: Tensor, weights: Tensor, uniforms: Tensor) -> Tensor:
-    """Ids [R] drawn by inverse CDF from weights [R, K] (>= 0, not all 0) of ids [R, K] with uniforms [R] in [0, 1).
+    """Ids [R] drawn by inverse CDF from weights [R, K] (>= 0, of a sum over 1e-30) of ids [R, K] with uniforms [R] in
+    [0, 1).
 
     Unlike `multinomial` it repeats across devices and never returns an id of weight 0.
     """
@@ -199,5 +200,5 @@ def residual(p: Tensor, q: Tensor) -> Tensor:
     Where rounding leaves nothing (p equals q), p itself: such a position is rejected with probability 0.
     """
     rest = (p - q).clamp(min=0.0)
-    empty = rest.sum(-1, keepdim=True) <= 0
+    empty = rest.sum(-1, keepdim=True) <= SMALLEST
     return torch.where(empty, p, rest)

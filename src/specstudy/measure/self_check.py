@@ -258,12 +258,16 @@ class _Comparison:
 def _compare(
     model: LanguageModel, text: Tensor, n_prompt: int, uncached: Tensor, seen: Seen, n_at_once: int
 ) -> _Comparison:
-    ids = model.head_ids()
-    same_ids = uncached if ids is None else uncached[:, ids]
     return _Comparison(
-        [differences(logits, same_ids[n - n_prompt]) for n, logits in seen],
+        [differences(_among_all(logits, model), uncached[n - n_prompt]) for n, logits in seen],
         rounding_differences(model, text, n_prompt, uncached, n_at_once),
     )
+
+
+def _among_all(logits: Tensor, model: LanguageModel) -> Tensor:
+    """Logits [K] of the ids that a model's head can give among those of all ids [V], minus infinity elsewhere."""
+    ids = model.head_ids()
+    return logits if ids is None else logits.new_full((model.vocabulary,), -torch.inf).index_copy(0, ids, logits)
 
 
 def _logit_check(comparisons: Sequence[_Comparison]) -> LogitCheck:

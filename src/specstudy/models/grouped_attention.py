@@ -23,14 +23,19 @@ _masks_of_blocks: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def _of_blocks(mask: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-    """A mask [B, 1, S, T] once for each head of a group, [B, 1, group * S, T], as SDPA adds it to the scores."""
-    found: Tensor | None = _masks_of_blocks.get(mask)
+    """A mask [B, 1, S, T] once for each head of a group, [B, 1, group * S, T], as SDPA adds it to the scores.
+
+    Kept for the pass's other layers in inference mode, where nobody changes a mask once it is made.
+    """
+    found: Tensor | None = _masks_of_blocks.get(mask) if torch.is_inference_mode_enabled() else None
     if found is None or found.shape[2] != group * mask.shape[2] or found.dtype != dtype:
         if mask.dtype == torch.bool:
             added = torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
         else:
             added = mask.to(dtype)
-        found = _masks_of_blocks[mask] = added.repeat(1, 1, group, 1)
+        found = added.repeat(1, 1, group, 1)
+        if torch.is_inference_mode_enabled():
+            _masks_of_blocks[mask] = found
     return found
 
 

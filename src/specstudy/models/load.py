@@ -78,12 +78,14 @@ class LanguageModel:
         return self.vocabulary - (0 if self.unused_ids is None else len(self.unused_ids))
 
     def head_ids(self) -> Tensor | None:
-        """Ids [K], ascending, that an output head over few ids can give; None for a head over all."""
+        """Ids [K], ascending, that an output head over few ids can give; None for a head over all, or over one."""
         head = self.module.get_output_embeddings()
         if not isinstance(head, shallow.FrequentIdsHead):
             return None
         ids = head.ids[head.ids < self.vocabulary].sort().values
-        return ids if self.unused_ids is None else ids[~torch.isin(ids, self.unused_ids)]
+        if self.unused_ids is not None:
+            ids = ids[~torch.isin(ids, self.unused_ids)]
+        return ids if len(ids) > 1 else None
 
     @property
     def context_length(self) -> int | None:

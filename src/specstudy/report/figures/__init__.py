@@ -117,8 +117,8 @@ CAPTIONS: dict[str, str] = {
     "bytes_and_clock": "Left: target efficiency if reading weights were all, with the experts that were used, and by "
     "the clock. Right: by bytes for several sequences verified together, independent of each other; nothing was timed.",
     "version_effects": "What each kind of alteration changed, prompt by prompt against its control, with the interval "
-    "over prompts; darker is a higher dose. Hollow: what the control itself changed against the unaltered version. An "
-    "effect that only length makes, or that hiding any position makes, would show there.",
+    "over prompts; the stronger the colour, the higher the dose. Hollow: what the control itself changed against the "
+    "unaltered version. An effect that only length makes, or that hiding any position makes, would show there.",
     "version_pairs": "Every original prompt as a line from the control to the version at the largest dose; the heavy "
     "line is the mean.",
     "imposed_entropy": "Entropy imposed by the verifier's temperature, and what was accepted of the draft. A thin line "
