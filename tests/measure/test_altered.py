@@ -118,11 +118,11 @@ def test_the_self_check_sees_an_alteration_that_ends_too_early(pair: Pair) -> No
     how = SpeculationSettings(replace(GREEDY, warp=Warp(0.7, 0.9)), 4, "model", "none", None)
     real = CachedModel.forward
 
-    def without_the_mask(self: CachedModel, ids: torch.Tensor, keep: int, **among: Any) -> torch.Tensor:
+    def without_the_mask(self: CachedModel, *arguments: Any, **named: Any) -> torch.Tensor:
         hiding = self.model.attention
         self.model.module.set_attn_implementation("sdpa")
         try:
-            return real(self, ids, keep, **among)
+            return real(self, *arguments, **named)
         finally:
             self.model.module.set_attn_implementation(hiding)
 

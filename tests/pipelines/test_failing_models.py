@@ -164,8 +164,8 @@ def test_a_check_that_ends_in_nan_marks_the_run_and_is_said(
 ) -> None:
     real = self_check.uncached_logits
 
-    def spoilt(model: LanguageModel, ids: torch.Tensor, keep: int, **among: Any) -> torch.Tensor:
-        logits = real(model, ids, keep, **among).clone()
+    def spoilt(model: LanguageModel, *arguments: Any, **named: Any) -> torch.Tensor:
+        logits = real(model, *arguments, **named).clone()
         logits[0] = torch.nan
         return logits
 
