@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,21 +23,21 @@ from specstudy.prompts import read_prompts, render, select
 REPEATS = 9
 
 
-def embedded_pair() -> Pair:
+def embedded_pair(*, pack: bool = True) -> Pair:
     """The default models on the default device, all cores."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     models = ModelsConfig()
     device = choose_device("auto")
-    return load_pair(models.verifier, str(local_path(models.draft)), device, choose_dtype("auto", device))
+    return load_pair(models.verifier, str(local_path(models.draft)), device, choose_dtype("auto", device), pack=pack)
 
 
-def as_transformers_runs_it(pair: Pair) -> Pair:
-    """The same weights with the library's own attention."""
-    other = copy.deepcopy(pair)
-    for model in (other.verifier, other.draft):
+def as_transformers_runs_it() -> Pair:
+    """The embedded pair with the library's own attention and linear layers."""
+    pair = embedded_pair(pack=False)
+    for model in (pair.verifier, pair.draft):
         model.module.set_attn_implementation("sdpa")
-    return other
+    return pair
 
 
 def prompt_ids(pair: Pair, prompt_id: str = "factual-05") -> list[int]:

@@ -26,7 +26,7 @@ WARP = Warp(0.7, 0.9)
 
 def main() -> None:
     pair = embedded_pair()
-    theirs = as_transformers_runs_it(pair)
+    theirs = as_transformers_runs_it()
     ids = prompt_ids(pair)
     settings = GenerationSettings(WARP, N_TOKENS, (), 5)
     tokens = torch.tensor(ids, device=pair.verifier.device)

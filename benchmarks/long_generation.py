@@ -70,7 +70,7 @@ class _Clock(StoppingCriteria):
 def theirs(pair: Pair, ids: list[int]) -> list[float]:
     """When each token of `generate()` was done."""
     clock = _Clock()
-    generated_by_transformers(as_transformers_runs_it(pair), ids, WARP, N_TOKENS, stopping_criteria=[clock])
+    generated_by_transformers(as_transformers_runs_it(), ids, WARP, N_TOKENS, stopping_criteria=[clock])
     return clock.at_s
 
 

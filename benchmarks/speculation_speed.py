@@ -34,7 +34,7 @@ REPEATS = 5
 
 def main() -> None:
     pair = embedded_pair()
-    theirs = as_transformers_runs_it(pair)
+    theirs = as_transformers_runs_it()
     prompts = study_prompts(pair, 1)
     settings = GenerationSettings(WARP, N_TOKENS, (), 5)
     finished: list[SpeculativeGeneration] = []

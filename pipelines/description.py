@@ -32,7 +32,12 @@ def describe_run(
     device, dtype = str(pair.verifier.device), str(pair.verifier.dtype).removeprefix("torch.")
     prompt_set = hashlib.sha256(repr([asdict(p) for p in prompts]).encode()).hexdigest()
     sections: dict[str, dict[str, Any]] = {
-        "execution": {"device": device, "dtype": dtype, "threads": torch.get_num_threads()},
+        "execution": {
+            "device": device,
+            "dtype": dtype,
+            "threads": torch.get_num_threads(),
+            "linear_layers": pair.verifier.linear_layers,
+        },
         "models": {
             "verifier": _model_entry(pair.verifier, pair, config),
             "draft": {**_model_entry(pair.draft, pair, config), "distillation": _distillation(config.models.draft)},

@@ -22,8 +22,10 @@ from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow, upcycled
 from specstudy.models.attention import use_grouped_attention
+from specstudy.models.device import multiplies_packed_weights
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
+from specstudy.models.packed_linear import PackedLinear, pack_linear_layers
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
 from specstudy.models.sources import ModelSource, existing_path, find_source, trunk_of
 
@@ -71,6 +73,11 @@ class LanguageModel:
         """Name of the attention implementation in force."""
         name: str = self.module.config._attn_implementation
         return name
+
+    @property
+    def linear_layers(self) -> str:
+        """How the weights of its linear layers stand in memory: packed or plain."""
+        return "packed" if any(isinstance(part, PackedLinear) for part in self.module.modules()) else "plain"
 
     @property
     def n_emittable(self) -> int:
@@ -138,8 +145,8 @@ def find_pair(verifier_name: str, draft_name: str, trust_remote_code: bool = Fal
     return PairSources(verifier, draft, tokenizer)
 
 
-def load_found_pair(sources: PairSources, device: torch.device, dtype: torch.dtype) -> Pair:
-    """Load both models. Raises UserError for what only the weights tell."""
+def load_found_pair(sources: PairSources, device: torch.device, dtype: torch.dtype, *, pack: bool = True) -> Pair:
+    """Load both models, weights packed where that is faster. Raises UserError for what only the weights tell."""
     tokenizer = sources.tokenizer
     verifier = load_model(sources.verifier, tokenizer, device, dtype)
     if isinstance(sources.draft, Path):
@@ -148,17 +155,26 @@ def load_found_pair(sources: PairSources, device: torch.device, dtype: torch.dty
         draft = _load_shallow(sources.draft, cut_from)
     else:
         draft = load_model(sources.draft, tokenizer, device, dtype)
+    if pack and multiplies_packed_weights(device, dtype):
+        _pack(verifier)
+        _pack(draft)
     return Pair(verifier, draft, tokenizer, _eos_ids(verifier.module, tokenizer))
 
 
 def load_pair(
-    verifier_name: str, draft_name: str, device: torch.device, dtype: torch.dtype, trust_remote_code: bool = False
+    verifier_name: str,
+    draft_name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    trust_remote_code: bool = False,
+    *,
+    pack: bool = True,
 ) -> Pair:
     """Load both models. Raises UserError in one line for anything missing, unfit or not matching.
 
     Whatever can be refused from small files alone is refused before any weights load.
     """
-    return load_found_pair(find_pair(verifier_name, draft_name, trust_remote_code), device, dtype)
+    return load_found_pair(find_pair(verifier_name, draft_name, trust_remote_code), device, dtype, pack=pack)
 
 
 def load_model(
@@ -206,6 +222,13 @@ def _load_shallow(directory: Path, verifier: LanguageModel) -> LanguageModel:
         note=f"{card.n_layers} layers distilled from {card.verifier}",
         stored_generation_settings={},
     )
+
+
+def _pack(model: LanguageModel) -> None:
+    pack_linear_layers(model.module)
+    head = model.module.get_output_embeddings()
+    if isinstance(head, shallow.FrequentIdsHead):
+        head.pack()
 
 
 def emittable_tokens(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> dict[int, str]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from specstudy.errors import UserError
+from specstudy.models.packed_linear import packed, product
 
 CARD = "draft.json"
 WEIGHTS = "draft.safetensors"
@@ -35,9 +36,13 @@ class FrequentIdsHead(nn.Module):
         self.register_buffer("ids", ids, persistent=False)
         self.register_buffer("weight", full_head[ids], persistent=False)
 
+    def pack(self) -> None:
+        """Keep the rows in oneDNN's own order (see packed_linear)."""
+        self.weight = packed(self.weight)
+
     def forward(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., D] to logits [..., vocabulary]."""
-        scores = hidden @ self.weight.T
+        scores = product(hidden, self.weight)
         logits = scores.new_full((*scores.shape[:-1], self.n_vocabulary), -torch.inf)
         return logits.index_copy_(-1, self.ids, scores)
 
