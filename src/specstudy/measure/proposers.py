@@ -124,14 +124,15 @@ class ModelProposer:
             if index > 0 and self._stop and self._stop(float(sampling.raw_statistics(logits).entropy_bits)):
                 stopped = True
                 break
-            warped = sampling.warp(logits, warp).over(self._head_ids)
-            feed = sampling.draw(warped.ids, warped.probabilities, uniforms[index : index + 1])
+            warped = sampling.warp(logits, warp)
+            drawn = sampling.draw(warped.ids, warped.probabilities, uniforms[index : index + 1])
+            feed = drawn if self._head_ids is None else self._head_ids[drawn]
             ids.append(feed)
             warps.append(warped)
             seen.append(logits)
         if not ids:
             return no_proposal(context, self.cached.model.vocabulary)
-        drawn_from = sampling.stacked(warps)
+        drawn_from = sampling.stacked(warps).over(self._head_ids)
         return Proposal(
             ids=torch.cat(ids),
             q=drawn_from.dense(self.cached.model.vocabulary),

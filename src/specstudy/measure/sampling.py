@@ -6,6 +6,7 @@ returned as a flag for the caller to look at together with its other results.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,9 @@ from torch import Tensor
 # A nucleus mostly lies within the first. Beyond it the work grows, most of all for sorting everything.
 WIDTHS = (64, 256, 1024, 8192)
 SMALLEST = 1e-30
-FEW = 8192
+GROUP = 8
+"""Members of a group in a search by groups."""
+FEW = 2048
 """Values that one search goes through faster than the several steps of a search by groups."""
 
 
@@ -91,46 +94,47 @@ def warp(logits: Tensor, how: Warp) -> Warped:
         ids = torch.arange(vocabulary, device=logits.device).expand(rows, -1)
         return Warped(ids, probabilities, _all_true(logits))
     size = vocabulary if how.candidates is None else min(how.candidates, vocabulary)
-    top, ids = largest(probabilities, size)
-    cumulative = top.cumsum(-1)
-    last = (cumulative[:, :-1] < how.top_p).sum(-1, keepdim=True)
-    least, mass = top.gather(-1, last), cumulative.gather(-1, last)
-    n_tied = last + 1 - (top > least).sum(-1, keepdim=True)
+    values, found = _largest(probabilities, size, ranked=False)
     # In the order of ids, a draw does not depend on which of two nearly equal probabilities rounds higher.
-    ids, order = ids.sort(dim=-1)
-    p = top.gather(-1, order)
-    tied = p == least
-    kept = (p > least) | (tied & (tied.cumsum(-1) <= n_tied))
+    ids, order = found.sort(dim=-1)
+    ranked, places = values.gather(-1, order).sort(dim=-1, descending=True, stable=True)
+    cumulative = ranked.cumsum(-1)
+    last = torch.searchsorted(cumulative, cumulative.new_full((rows, 1), how.top_p)).clamp_(max=size - 1)
+    nucleus = ranked * (_every(1, size, logits.device) <= last) / cumulative.gather(-1, last)
     # Where the last candidate is as likely as the least of the nucleus, more of it may lie beyond.
-    complete = top[:, -1] < least[:, 0] if size < vocabulary else _all_true(logits)
-    return Warped(ids, p * kept / mass, complete)
+    complete = ranked[:, -1] < ranked.gather(-1, last)[:, 0] if size < vocabulary else _all_true(logits)
+    return Warped(ids, torch.empty_like(nucleus).scatter_(-1, places, nucleus), complete)
 
 
 def _all_true(rows: Tensor) -> Tensor:
     return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
 
-def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row [R, V] in descending order and their places [R, k]: what topk gives, in less time.
+@functools.cache
+def _every(step: int, n: int, device: torch.device) -> Tensor:
+    """0, step, 2 step, ... [n], made once."""
+    return torch.arange(0, n * step, step, device=device)
 
-    They lie in the k groups with the largest maxima, which are found among far fewer numbers.
-    """
-    # Both searches are about as long where a group has the square root of V / k members.
-    size = 2 ** round(math.log2(values.shape[-1] / k) / 2)
-    n_groups = values.shape[-1] // size
+
+def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row [R, V] in descending order and their places [R, k]: what topk gives, in less time."""
+    return _largest(values, k, ranked=True)
+
+
+def _largest(values: Tensor, k: int, ranked: bool) -> tuple[Tensor, Tensor]:
+    """They lie in the k groups with the largest maxima, which are found among far fewer numbers in the same way."""
+    n_groups = values.shape[-1] // GROUP
     if values.shape[-1] <= FEW or n_groups < 2 * k:
-        top, ids = values.topk(k, dim=-1)
+        top, ids = values.topk(k, dim=-1, sorted=ranked)
         return top, ids
-    n_grouped = n_groups * size
+    n_grouped = n_groups * GROUP
     # A group's members lie n_groups apart, so that its maximum is one of whole vectors.
-    maxima = values[:, :n_grouped].unflatten(-1, (size, n_groups)).amax(1)
-    best = maxima.topk(k, dim=-1, sorted=False).indices
-    starts = torch.arange(0, n_grouped, n_groups, device=values.device)
-    ids = (starts[:, None] + best[:, None]).flatten(1)
+    best = _largest(values[:, :n_grouped].unflatten(-1, (GROUP, n_groups)).amax(1), k, ranked=False)[1]
+    ids = (_every(n_groups, GROUP, values.device)[:, None] + best[:, None]).flatten(1)
     if n_grouped < values.shape[-1]:
         rest = torch.arange(n_grouped, values.shape[-1], device=values.device).expand(len(values), -1)
         ids = torch.cat([ids, rest], dim=-1)
-    top, places = values.gather(-1, ids).topk(k, dim=-1)
+    top, places = values.gather(-1, ids).topk(k, dim=-1, sorted=ranked)
     return top, ids.gather(-1, places)
 
 
@@ -169,13 +173,12 @@ class RawStatistics:
 def raw_statistics(logits: Tensor) -> RawStatistics:
     """H = -sum p log2 p in bits over softmax(logits), float32 logits [R, V]; a logit of -inf has p = 0 and adds 0."""
     highest = logits.amax(-1, keepdim=True)
+    p = torch.softmax(logits, dim=-1)
+    log_rest = -p.amax(-1).log()  # the highest logit's own share is 1 / rest
     # exp(-80) adds nothing that float32 could hold beside the highest; the floor keeps 0 * inf out of the sum.
     centred = (logits - highest).clamp_(min=-80.0)
-    weights = centred.exp()
-    total = weights.sum(-1)
-    log_total = total.log()
-    entropy_nats = torch.addcdiv(log_total, weights.mul_(centred).sum(-1), total, value=-1.0)
-    return RawStatistics((entropy_nats / math.log(2)).clamp_(min=0.0), highest[:, 0], log_total)
+    entropy_nats = log_rest - p.mul_(centred).sum(-1)
+    return RawStatistics((entropy_nats / math.log(2)).clamp_(min=0.0), highest[:, 0], log_rest)
 
 
 def top_two(logits: Tensor, log_normalizer: Tensor) -> Tensor:

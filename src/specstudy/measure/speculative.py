@@ -6,6 +6,7 @@ of them. Everything inside a round stays on the device; its result comes back in
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -242,18 +243,19 @@ class SpeculativeLoop:
             verdict.verifier_entropy_bits,
             verdict.drafted.flatten(),
         )
-        values = np.array(torch.cat([part.float() for part in parts]).tolist(), dtype=np.float32)
-        ends = np.cumsum([len(part) for part in parts])[:-1]
-        accepted, final_id, probability, draft_complete, verifier_complete, entropies, drafted = np.split(values, ends)
+        values = torch.cat([part.float() for part in parts]).tolist()
+        n, n_accepted = len(verdict.draft_complete), int(values[0])
+        draft_complete, verifier_complete = values[3 : n + 3], values[n + 3 : 2 * n + 4]
+        entropies, drafted = values[2 * n + 4 : 3 * n + 5], values[3 * n + 5 :]
         return _Numbers(
-            finite=not np.isnan(values).any(),
-            draft_complete=bool(draft_complete.all()),
-            verifier_complete=bool(verifier_complete.all()),
-            n_accepted=int(accepted[0]),
-            final_id=int(final_id[0]),
-            final_probability=float(probability[0]),
-            final_entropy_bits=float(entropies[int(accepted[0])]),
-            drafted=dict(zip(DRAFT_FIELDS, drafted.reshape(len(DRAFT_FIELDS), -1), strict=True)),
+            finite=not any(map(math.isnan, values)),
+            draft_complete=all(draft_complete),
+            verifier_complete=all(verifier_complete),
+            n_accepted=n_accepted,
+            final_id=int(values[1]),
+            final_probability=values[2],
+            final_entropy_bits=entropies[n_accepted],
+            drafted=dict(zip(DRAFT_FIELDS, np.array(drafted, np.float32).reshape(len(DRAFT_FIELDS), n), strict=True)),
         )
 
     def _result(self, numbers: _Numbers, proposal: Proposal, verify_marks: tuple[Mark, Mark], begun_s: float) -> Round:

@@ -48,6 +48,14 @@ class RoomyLayer(DynamicLayer):
             rooms.append(room)
         self._rooms = (rooms[0], rooms[1])
 
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last `-tokens_to_remove` tokens."""
+        if tokens_to_remove < 0 and self._rooms is not None:
+            total = self.keys.shape[2] + tokens_to_remove
+            self.keys, self.values = self.keys.narrow(2, 0, total), self.values.narrow(2, 0, total)
+        else:
+            super().crop(tokens_to_remove)
+
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Every row `repeats` times."""
         super().batch_repeat_interleave(repeats)
