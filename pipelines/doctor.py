@@ -32,7 +32,6 @@ Row = tuple[str, ...]
 
 def doctor(config: StudyConfig) -> int:
     """Report on machine, pair and prompts. 0: a study can run; 1: it needs too much memory; 2: models are missing."""
-    import torch
     import transformers
 
     from specstudy.models.describe import describe_pair
@@ -49,7 +48,7 @@ def doctor(config: StudyConfig) -> int:
     pair = describe_pair(sources)
     _print("The pair", _pair(config.models, pair, len(sources.tokenizer)), header=["", "verifier", "draft"])
     longest = _longest_prompt(config, sources.tokenizer, pair)
-    return _memory(config, pair, longest, device, torch.finfo(dtype).bits // 8)
+    return _memory(config, pair, longest, device, dtype)
 
 
 def _machine(config: StudyConfig, device: torch.device, dtype: torch.dtype) -> list[Row]:
@@ -161,18 +160,22 @@ def _memory(
     pair: tuple[Description, Description],
     n_prompt_tokens: int,
     device: torch.device,
-    bytes_per_value: int,
+    dtype: torch.dtype,
 ) -> int:
+    import torch
+
     from specstudy.measure.sinks import BLOCK_TOKENS
     from specstudy.models.attention import CHUNK_ELEMENTS, FEWEST_QUERIES
     from specstudy.models.cache import FIRST_ROOM
-    from specstudy.models.device import device_memory
+    from specstudy.models.device import device_memory, multiplies_packed_weights
     from specstudy.models.memory import Workload, estimate_memory
 
     work = Workload(
         n_prompt_tokens, config.decode.max_new_tokens, BLOCK_TOKENS, CHUNK_ELEMENTS, FEWEST_QUERIES, FIRST_ROOM
     )
-    estimate = estimate_memory(pair[0].size, pair[1].size, bytes_per_value, work)
+    bytes_per_value = torch.finfo(dtype).bits // 8
+    packed = multiplies_packed_weights(device, dtype)
+    estimate = estimate_memory(pair[0].size, pair[1].size, bytes_per_value, work, packed)
     rows = [(name.replace("_", " "), f"{size / GIB:.2f}") for name, size in vars(estimate).items()]
     print()
     _print("Memory at most", [*rows, ("total", f"{estimate.total / GIB:.2f}")], header=["", "GiB"])

@@ -30,8 +30,10 @@ def sources(tmp_path: Path) -> PairSources:
 def test_sizes_are_those_of_the_loaded_models(sources: PairSources) -> None:
     described = describe_pair(sources)
     pair = load_found_pair(sources, torch.device("cpu"), torch.bfloat16)
+    assert [description.size.n_head_parameters_tied for description in described] == [N_TOKENS * 32, 0]
     for description, model in zip(described, (pair.verifier, pair.draft), strict=True):
-        assert description.size.n_parameters == sum(p.numel() for p in model.module.parameters())
+        copies = description.size.n_head_parameters_tied if model.linear_layers == "packed" else 0
+        assert description.size.n_parameters + copies == sum(p.numel() for p in model.module.parameters())
         assert description.size.dimensions == model.dimensions
         assert description.context_length == model.context_length
         assert sum(file.stat().st_size for file in description.files) >= 2 * description.size.n_parameters

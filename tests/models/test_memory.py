@@ -34,6 +34,14 @@ def test_every_part_by_hand() -> None:
     assert estimate.total == GIB // 2 + 2_000 + 600 + 15_360 + 107_520 + 8_000 + 18_240
 
 
+def test_a_packed_head_is_a_second_copy_of_the_embedding_that_it_is_tied_to() -> None:
+    tied = replace(VERIFIER, n_head_parameters_tied=400)
+    packed = estimate_memory(tied, DRAFT, 2, WORK, packed=True)
+    assert packed.verifier_weights == 2 * (1_000 + 400)
+    assert packed.draft_weights == 600
+    assert estimate_memory(tied, DRAFT, 2, WORK).verifier_weights == 2_000
+
+
 def test_32_bit_doubles_weights_and_caches_but_not_what_is_float32_anyway() -> None:
     in_16, in_32 = (estimate_memory(VERIFIER, DRAFT, n_bytes, WORK) for n_bytes in (2, 4))
     assert in_32.verifier_weights == 2 * in_16.verifier_weights

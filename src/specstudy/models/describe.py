@@ -47,10 +47,11 @@ def describe(source: ModelSource) -> Description:
     dimensions = dimensions_of(module)
     # Tied weights are one parameter here, as they are in memory.
     n_parameters = sum(parameter.numel() for parameter in module.parameters())
+    embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings().weight
     layers = DynamicCache(config=config).layers
     return Description(
         files=source.weight_files(),
-        size=ModelSize(n_parameters, dimensions, dimensions.output_rows),
+        size=ModelSize(n_parameters, dimensions, dimensions.output_rows, head.numel() if head is embedding else 0),
         sliding_windows=[
             layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers
         ],

@@ -18,11 +18,15 @@ ATTENTION_COPIES = 2
 
 @dataclass(frozen=True)
 class ModelSize:
-    """What decides a model's memory. Parameters shared with another model that is loaded anyway are not counted."""
+    """What decides a model's memory. Parameters shared with another model that is loaded anyway are not counted.
+
+    `n_head_parameters_tied` are those of an output head that is the embedding too: once in `n_parameters`.
+    """
 
     n_parameters: int
     dimensions: Dimensions
     vocabulary_rows: int
+    n_head_parameters_tied: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,13 @@ class MemoryEstimate:
         return sum(vars(self).values())
 
 
-def estimate_memory(verifier: ModelSize, draft: ModelSize, bytes_per_value: int, work: Workload) -> MemoryEstimate:
-    """What both models need at `bytes_per_value` (2 in 16 bit, 4 in 32 bit) for the largest piece of work."""
+def estimate_memory(
+    verifier: ModelSize, draft: ModelSize, bytes_per_value: int, work: Workload, packed: bool = False
+) -> MemoryEstimate:
+    """What both models need at `bytes_per_value` (2 in 16 bit, 4 in 32 bit) for the largest piece of work.
+
+    `packed` as in packed_linear: a tied head then has a copy of its own, as the embedding is looked up row by row.
+    """
     logit_rows = min(work.block_tokens, max(work.n_prompt_tokens, work.n_new_tokens))
     most_rows = max(verifier.vocabulary_rows, draft.vocabulary_rows)
     heads = verifier.dimensions.n_heads
@@ -68,8 +77,8 @@ def estimate_memory(verifier: ModelSize, draft: ModelSize, bytes_per_value: int,
     chunk_elements = min(one_query * work.n_tokens, max(work.chunk_elements, work.fewest_queries * one_query))
     return MemoryEstimate(
         program=PROGRAM_BYTES,
-        verifier_weights=verifier.n_parameters * bytes_per_value,
-        draft_weights=draft.n_parameters * bytes_per_value,
+        verifier_weights=(verifier.n_parameters + packed * verifier.n_head_parameters_tied) * bytes_per_value,
+        draft_weights=(draft.n_parameters + packed * draft.n_head_parameters_tied) * bytes_per_value,
         key_value_caches=sum(
             key_value_bytes(model.dimensions, work.n_tokens, work.first_room, bytes_per_value)
             for model in (verifier, draft)

@@ -1,7 +1,7 @@
 """Linear layers whose weights stand in oneDNN's own order: for inference on x86 CPUs in bfloat16.
 
 torch keeps a weight row by row. For the few tokens of a decode step or a verifier pass oneDNN multiplies weights in its
-own order up to four times as fast, and to the same values. The two operators are torch's own but not public: compiled
+own order up to four times as fast. The values are the same. The two operators are torch's own but not public: compiled
 models use them. Where they are missing, layers stay as they are.
 """
 

@@ -1,0 +1,174 @@
+"""Packed linear layers: the same values, everything else of the model as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from small_checkpoints import N_TOKENS, save_model, small_llama
+from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from specstudy.models import device as devices
+from specstudy.models.device import multiplies_packed_weights
+from specstudy.models.early_exit import first_layers
+from specstudy.models.load import Pair, load_pair
+from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, packed, product
+from specstudy.models.shallow import FrequentIdsHead
+
+CPU = torch.device("cpu")
+BFLOAT16_ROUNDING = 2.0**-7
+HERE = multiplies_packed_weights(CPU, torch.bfloat16)
+where_there_are_operators = pytest.mark.skipif(not HERE, reason="weights are not packed on this machine")
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+
+@where_there_are_operators
+class TestProduct:
+    @pytest.mark.parametrize("n_rows", [1, 2, 5, 9, 17, 65])
+    @pytest.mark.parametrize("with_bias", [False, True])
+    @pytest.mark.parametrize(("n_out", "n_in"), [(96, 64), (1, 64), (257, 33)])
+    def test_it_is_that_of_the_plain_weight(self, n_rows: int, with_bias: bool, n_out: int, n_in: int) -> None:
+        weight, hidden = random(n_out, n_in), random(1, n_rows, n_in, seed=1)
+        bias = random(n_out, seed=2) if with_bias else None
+        exact = nn.functional.linear(hidden.double(), weight.double(), None if bias is None else bias.double())
+        torch.testing.assert_close(
+            product(hidden, packed(weight), bias).double(), exact, rtol=BFLOAT16_ROUNDING, atol=1e-2
+        )
+
+    def test_of_hidden_states_that_lie_apart_in_memory_or_are_none(self) -> None:
+        weight, hidden = random(96, 64), random(2, 10, 128, seed=1)[:, 1::3, ::2]
+        assert not hidden.is_contiguous()
+        torch.testing.assert_close(product(hidden, packed(weight)), nn.functional.linear(hidden, weight))
+        assert product(hidden[:, :0], packed(weight)).shape == (2, 0, 96)
+
+    def test_not_a_number_stays_one(self) -> None:
+        weight = random(96, 64)
+        weight[3, 5] = torch.nan
+        output = product(random(1, 2, 64, seed=1), packed(weight))
+        assert output[..., 3].isnan().all()
+        assert output.isnan().sum() == 2
+
+    def test_a_plain_weight_is_multiplied_as_it_is(self) -> None:
+        weight, hidden = random(96, 64), random(3, 64, seed=1)
+        assert torch.equal(product(hidden, weight), nn.functional.linear(hidden, weight))
+
+
+@where_there_are_operators
+class TestPackedModel:
+    @pytest.fixture
+    def pairs(self, tmp_path: Path) -> tuple[Pair, Pair]:
+        """The same models packed and plain: a verifier with a tied head, a draft with a head of its own."""
+        save_model(tmp_path / "verifier", small_llama(num_hidden_layers=3, tie_word_embeddings=True))
+        save_model(tmp_path / "draft", small_llama(attention_bias=True), seed=1)
+        names = str(tmp_path / "verifier"), str(tmp_path / "draft")
+        ours = load_pair(*names, CPU, torch.bfloat16)
+        return ours, load_pair(*names, CPU, torch.bfloat16, pack=False)
+
+    def test_it_says_so(self, pairs: tuple[Pair, Pair]) -> None:
+        assert [model.linear_layers for model in (pairs[0].verifier, pairs[0].draft)] == ["packed", "packed"]
+        assert [model.linear_layers for model in (pairs[1].verifier, pairs[1].draft)] == ["plain", "plain"]
+
+    def test_every_linear_layer_is_packed_and_gives_its_weight_back(self, pairs: tuple[Pair, Pair]) -> None:
+        for ours, plain in ((pairs[0].verifier, pairs[1].verifier), (pairs[0].draft, pairs[1].draft)):
+            others = dict(plain.module.named_modules())
+            layers = {name: part for name, part in ours.module.named_modules() if isinstance(part, nn.Linear)}
+            assert len(layers) == 7 * len(plain.module.model.layers) + 1
+            for name, layer in layers.items():
+                assert isinstance(layer, PackedLinear), name
+                assert torch.equal(layer.weight.to_dense(), others[name].weight), name
+                assert layer.weight.shape == others[name].weight.shape
+                assert (layer.in_features, layer.out_features) == (others[name].in_features, others[name].out_features)
+            assert torch.equal(ours.module.get_input_embeddings().weight, plain.module.get_input_embeddings().weight)
+
+    def test_the_logits_are_the_same_to_rounding(self, pairs: tuple[Pair, Pair]) -> None:
+        ids = torch.arange(1, 20)[None]
+        with torch.inference_mode():
+            for ours, plain in ((pairs[0].verifier, pairs[1].verifier), (pairs[0].draft, pairs[1].draft)):
+                expected = plain.module(ids).logits
+                assert expected.std() > 0.1
+                torch.testing.assert_close(ours.module(ids).logits, expected, rtol=2 * BFLOAT16_ROUNDING, atol=2e-2)
+
+    def test_what_the_model_is_said_to_be_does_not_change(self, pairs: tuple[Pair, Pair]) -> None:
+        for ours, plain in ((pairs[0].verifier, pairs[1].verifier), (pairs[0].draft, pairs[1].draft)):
+            assert ours.fingerprint == plain.fingerprint
+            assert ours.dimensions == plain.dimensions
+            assert (ours.dtype, ours.device) == (torch.bfloat16, CPU)
+
+    def test_its_first_layers_are_packed_too(self, pairs: tuple[Pair, Pair]) -> None:
+        ids = torch.arange(1, 9)[None]
+        with torch.inference_mode():
+            ours, plain = (first_layers(pair.verifier, 2).module(ids).logits for pair in pairs)
+        torch.testing.assert_close(ours, plain, rtol=2 * BFLOAT16_ROUNDING, atol=2e-2)
+
+
+@where_there_are_operators
+def test_a_head_over_few_ids() -> None:
+    head = FrequentIdsHead(random(50, 16), torch.tensor([40, 3, 7]))
+    hidden = random(1, 2, 16, seed=1)
+    plain = head(hidden)
+    head.pack()
+    torch.testing.assert_close(head(hidden), plain, rtol=BFLOAT16_ROUNDING, atol=1e-2)
+    assert head.weight.shape == (3, 16)
+
+
+@where_there_are_operators
+def test_other_precisions_and_other_kinds_of_layer_stay() -> None:
+    full = tiny.llama().module
+    pack_linear_layers(full)
+    assert not any(isinstance(part, PackedLinear) for part in full.modules())
+
+    class Scaled(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(input)
+
+    parts = nn.Sequential(Scaled(4, 4).bfloat16(), nn.Linear(4, 4).bfloat16())
+    pack_linear_layers(parts)
+    assert [type(part) for part in parts] == [Scaled, PackedLinear]
+
+    # GPT-2's matrices are no linear layers; its head is.
+    gpt2 = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=N_TOKENS)).bfloat16().eval()
+    ids = torch.arange(1, 9)[None]
+    with torch.inference_mode():
+        expected = gpt2(ids).logits
+        pack_linear_layers(gpt2)
+        torch.testing.assert_close(gpt2(ids).logits, expected, rtol=BFLOAT16_ROUNDING, atol=1e-2)
+    assert [name for name, part in gpt2.named_modules() if isinstance(part, PackedLinear)] == ["lm_head"]
+
+
+class TestWherePackedWeightsAreMultiplied:
+    @pytest.mark.parametrize(
+        ("device", "dtype"),
+        [("cpu", torch.float32), ("cpu", torch.float16), ("cuda", torch.bfloat16), ("mps", torch.bfloat16)],
+    )
+    def test_nowhere_but_on_a_cpu_in_bfloat16(self, device: str, dtype: torch.dtype) -> None:
+        assert not multiplies_packed_weights(torch.device(device), dtype)
+
+    @pytest.mark.parametrize(
+        ("owner", "name", "value"),
+        [
+            (devices.platform, "machine", lambda: "arm64"),
+            (devices, "has_native_bfloat16", lambda: False),
+            (torch.backends.mkldnn, "is_available", lambda: False),
+        ],
+    )
+    def test_not_on_another_cpu(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: object) -> None:
+        monkeypatch.setattr(owner, name, value)
+        assert not multiplies_packed_weights(CPU, torch.bfloat16)
+
+    @where_there_are_operators
+    @pytest.mark.parametrize("missing", ["_reorder_linear_weight", "_linear_pointwise"])
+    def test_not_where_torch_lacks_an_operator(self, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+        class Without:
+            def __getattr__(self, name: str) -> object:
+                if name == missing:
+                    raise AttributeError(name)
+                return object()
+
+        monkeypatch.setattr(torch.ops, "mkldnn", Without())
+        assert not multiplies_packed_weights(CPU, torch.bfloat16)
