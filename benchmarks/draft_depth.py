@@ -21,9 +21,11 @@ HEAD_SIZE = 8192
 
 
 def with_head(model: LanguageModel, n_ids: int) -> LanguageModel:
-    """The same layers with an output head over the first `n_ids` ids."""
-    weight = model.module.get_output_embeddings().weight.detach()
-    model.module.lm_head = FrequentIdsHead(weight, torch.arange(n_ids))
+    """The same layers with an output head over the first `n_ids` ids; the whole one is tied to the embedding."""
+    head = FrequentIdsHead(model.module.get_input_embeddings().weight.detach(), torch.arange(n_ids))
+    if model.linear_layers == "packed":
+        head.pack()
+    model.module.lm_head = head
     return dataclasses.replace(model)
 
 

@@ -67,7 +67,7 @@ class _Clock(StoppingCriteria):
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
-def theirs(pair: Pair, ids: list[int]) -> list[float]:
+def theirs(ids: list[int]) -> list[float]:
     """When each token of `generate()` was done."""
     clock = _Clock()
     generated_by_transformers(as_transformers_runs_it(), ids, WARP, N_TOKENS, stopping_criteria=[clock])
@@ -78,7 +78,7 @@ def main() -> None:
     pair = embedded_pair()
     ids = prompt_ids(pair)
     began_s, beyond_mib = ours(pair, ids)
-    done_s = theirs(pair, ids)
+    done_s = theirs(ids)
     for place in PLACES:
         mine, other = (
             1.0 / statistics.median(np.diff(times)[max(0, place - AROUND) : place]) for times in (began_s, done_s)

@@ -126,6 +126,7 @@ def shared_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, obj
         "device": str(pair.verifier.device),
         "dtype": str(pair.verifier.dtype),
         "threads": torch.get_num_threads(),
+        "linear_layers": [pair.verifier.linear_layers, pair.draft.linear_layers],
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "seed": config.seed,

@@ -10,16 +10,18 @@ import torch
 from small_checkpoints import N_TOKENS, save_model, small_llama
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 from specstudy.models import device as devices
 from specstudy.models.device import multiplies_packed_weights
 from specstudy.models.early_exit import first_layers
 from specstudy.models.load import Pair, load_pair
-from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, packed, product
+from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, packed, product, unpack_linear_layers
 from specstudy.models.shallow import FrequentIdsHead
 
 CPU = torch.device("cpu")
 BFLOAT16_ROUNDING = 2.0**-7
+WIDE = {"hidden_size": 128, "intermediate_size": 96}
 HERE = multiplies_packed_weights(CPU, torch.bfloat16)
 where_there_are_operators = pytest.mark.skipif(not HERE, reason="weights are not packed on this machine")
 
@@ -64,8 +66,8 @@ class TestPackedModel:
     @pytest.fixture
     def pairs(self, tmp_path: Path) -> tuple[Pair, Pair]:
         """The same models packed and plain: a verifier with a tied head, a draft with a head of its own."""
-        save_model(tmp_path / "verifier", small_llama(num_hidden_layers=3, tie_word_embeddings=True))
-        save_model(tmp_path / "draft", small_llama(attention_bias=True), seed=1)
+        save_model(tmp_path / "verifier", small_llama(num_hidden_layers=3, tie_word_embeddings=True, **WIDE))
+        save_model(tmp_path / "draft", small_llama(attention_bias=True, **WIDE), seed=1)
         names = str(tmp_path / "verifier"), str(tmp_path / "draft")
         ours = load_pair(*names, CPU, torch.bfloat16)
         return ours, load_pair(*names, CPU, torch.bfloat16, pack=False)
@@ -93,6 +95,29 @@ class TestPackedModel:
                 expected = plain.module(ids).logits
                 assert expected.std() > 0.1
                 torch.testing.assert_close(ours.module(ids).logits, expected, rtol=2 * BFLOAT16_ROUNDING, atol=2e-2)
+
+    def test_unpacked_it_is_as_it_was(self, pairs: tuple[Pair, Pair]) -> None:
+        for ours, plain in ((pairs[0].verifier, pairs[1].verifier), (pairs[0].draft, pairs[1].draft)):
+            unpack_linear_layers(ours.module)
+            assert ours.linear_layers == "plain"
+            assert ours.module.state_dict().keys() == plain.module.state_dict().keys()
+            for name, weight in plain.module.state_dict().items():
+                assert torch.equal(ours.module.state_dict()[name], weight), name
+
+    def test_a_class_that_reads_a_weight_itself_is_left_plain(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As LongcatFlash does in its routers."""
+
+        def forward(self: LlamaMLP, hidden: torch.Tensor) -> torch.Tensor:
+            return nn.functional.linear(hidden, self.down_proj.weight.T[:0]).sum() + as_published(self, hidden)
+
+        as_published = LlamaMLP.forward
+        monkeypatch.setattr(LlamaMLP, "forward", forward)
+        save_model(tmp_path, small_llama(**WIDE))
+        pair = load_pair(str(tmp_path), str(tmp_path), CPU, torch.bfloat16)
+        assert [pair.verifier.linear_layers, pair.draft.linear_layers] == ["plain", "plain"]
+        assert pair.verifier.module(torch.arange(1, 9)[None]).logits.isfinite().all()
 
     def test_what_the_model_is_said_to_be_does_not_change(self, pairs: tuple[Pair, Pair]) -> None:
         for ours, plain in ((pairs[0].verifier, pairs[1].verifier), (pairs[0].draft, pairs[1].draft)):
@@ -127,9 +152,9 @@ def test_other_precisions_and_other_kinds_of_layer_stay() -> None:
         def forward(self, input: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(input)
 
-    parts = nn.Sequential(Scaled(4, 4).bfloat16(), nn.Linear(4, 4).bfloat16())
+    parts = nn.Sequential(Scaled(4, 64).bfloat16(), nn.Linear(64, 64).bfloat16(), nn.Linear(64, 63).bfloat16())
     pack_linear_layers(parts)
-    assert [type(part) for part in parts] == [Scaled, PackedLinear]
+    assert [type(part) for part in parts] == [Scaled, PackedLinear, nn.Linear]
 
     # GPT-2's matrices are no linear layers; its head is.
     gpt2 = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=N_TOKENS)).bfloat16().eval()

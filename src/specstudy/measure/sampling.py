@@ -92,7 +92,7 @@ def warp(logits: Tensor, how: Warp) -> Warped:
     probabilities = torch.softmax(logits / how.temperature, dim=-1)
     if how.top_p >= 1.0:
         ids = torch.arange(vocabulary, device=logits.device).expand(rows, -1)
-        return Warped(ids, probabilities, _all_true(logits))
+        return Warped(ids, probabilities / probabilities.sum(-1, keepdim=True), _all_true(logits))
     size = vocabulary if how.candidates is None else min(how.candidates, vocabulary)
     values, found = _largest(probabilities, size, ranked=False)
     # In the order of ids, a draw does not depend on which of two nearly equal probabilities rounds higher.
@@ -122,7 +122,10 @@ def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _largest(values: Tensor, k: int, ranked: bool) -> tuple[Tensor, Tensor]:
-    """They lie in the k groups with the largest maxima, which are found among far fewer numbers in the same way."""
+    """The k largest and their places, in any order unless `ranked`.
+
+    They lie in the k groups with the largest maxima, which are found among far fewer numbers in the same way.
+    """
     n_groups = values.shape[-1] // GROUP
     if values.shape[-1] <= FEW or n_groups < 2 * k:
         top, ids = values.topk(k, dim=-1, sorted=ranked)
@@ -174,10 +177,12 @@ def raw_statistics(logits: Tensor) -> RawStatistics:
     """H = -sum p log2 p in bits over softmax(logits), float32 logits [R, V]; a logit of -inf has p = 0 and adds 0."""
     highest = logits.amax(-1, keepdim=True)
     p = torch.softmax(logits, dim=-1)
-    log_rest = -p.amax(-1).log()  # the highest logit's own share is 1 / rest
+    # softmax adds up its normaliser with an error that grows with V; this sum does not.
+    total = p.sum(-1)
+    log_rest = total.log() - p.amax(-1).log()
     # exp(-80) adds nothing that float32 could hold beside the highest; the floor keeps 0 * inf out of the sum.
     centred = (logits - highest).clamp_(min=-80.0)
-    entropy_nats = log_rest - p.mul_(centred).sum(-1)
+    entropy_nats = log_rest - p.mul_(centred).sum(-1) / total
     return RawStatistics((entropy_nats / math.log(2)).clamp_(min=0.0), highest[:, 0], log_rest)
 
 

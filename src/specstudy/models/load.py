@@ -25,7 +25,7 @@ from specstudy.models.attention import use_grouped_attention
 from specstudy.models.device import multiplies_packed_weights
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
-from specstudy.models.packed_linear import PackedLinear, pack_linear_layers
+from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, unpack_linear_layers
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
 from specstudy.models.sources import ModelSource, existing_path, find_source, trunk_of
 
@@ -224,8 +224,15 @@ def _load_shallow(directory: Path, verifier: LanguageModel) -> LanguageModel:
     )
 
 
+@torch.inference_mode()
 def _pack(model: LanguageModel) -> None:
+    """Pack the weights of a model whose class reads them through its layers alone; leave any other plain."""
     pack_linear_layers(model.module)
+    try:
+        model.module(input_ids=torch.zeros(1, 1, dtype=torch.long, device=model.device), use_cache=False)
+    except RuntimeError:
+        unpack_linear_layers(model.module)
+        return
     head = model.module.get_output_embeddings()
     if isinstance(head, shallow.FrequentIdsHead):
         head.pack()
