@@ -62,7 +62,7 @@ class TestLoading:
     def test_a_pair_of_directories(self, tmp_path: Path) -> None:
         written = save_model(tmp_path / "verifier", seed=1)
         save_model(tmp_path / "draft", small_llama(num_hidden_layers=1, max_position_embeddings=32))
-        pair = load(tmp_path / "verifier", tmp_path / "draft", torch.bfloat16)
+        pair = load(tmp_path / "verifier", tmp_path / "draft", torch.bfloat16, pack=False)
         assert pair.verifier.module.state_dict().keys() == written.state_dict().keys()
         for name, tensor in written.state_dict().items():
             assert torch.equal(pair.verifier.module.state_dict()[name], tensor), name
@@ -140,7 +140,7 @@ class TestLoading:
     @pytest.mark.long
     def test_the_packaged_gguf_is_the_embedded_model(self) -> None:
         # Half a minute: dequantises 135 million weights.
-        pair = load(NAME, packaged_gguf(), torch.bfloat16)
+        pair = load(NAME, packaged_gguf(), torch.bfloat16, pack=False)
         assert pair.verifier.name == "SmolLM2-135M-Instruct"
         assert pair.verifier.note == "Q4_1, dequantised"
         for name, tensor in pair.verifier.module.state_dict().items():

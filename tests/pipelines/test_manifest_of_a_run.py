@@ -39,7 +39,8 @@ def test_everything_is_there_and_true(tmp_path: Path, pair: Pair) -> None:
     assert (packages["torch"], packages["transformers"]) == (torch.__version__, transformers.__version__)
     git = manifest["environment"]["git"]
     assert git is None or (len(git["commit"]) == 40 and git["dirty"] in (True, False))
-    assert manifest["execution"] == {"device": "cpu", "dtype": "float32", "threads": torch.get_num_threads()}
+    execution = {"device": "cpu", "dtype": "float32", "threads": torch.get_num_threads(), "linear_layers": "plain"}
+    assert manifest["execution"] == execution
     for role in ("verifier", "draft"):
         entry = manifest["models"][role]
         assert entry["sha256"] == getattr(pair, role).fingerprint
