@@ -89,13 +89,17 @@ def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tup
     return token, packed
 
 
-def _fetched_step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, list[float], Warp]:
-    """A step with its record on the host, NaN where the logits were not finite, and the warp with as many candidates as
-    held the nucleus."""
+def _fetched_step(
+    logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int
+) -> tuple[Tensor, list[float] | None, Warp]:
+    """A step with its record on the host, None where the logits were not finite, and the warp with as many candidates
+    as held the nucleus."""
     while True:
         token, packed = _step(logits, uniform, warp, n_candidates)
         values = packed.tolist()
-        if values[4] or any(map(math.isnan, values)):
+        if any(map(math.isnan, values)):
+            return token, None, warp
+        if values[4]:
             return token, values, warp
         warp = warp.widened()
 
@@ -130,7 +134,7 @@ def generate(
         uniform = uniforms[index : index + 1]
         # As in the speculative loop, a nucleus that was wide once is looked for in as many candidates from then on.
         feed, values, warp = _fetched_step(logits, uniform, warp, settings.n_candidates)
-        if any(map(math.isnan, values)):
+        if values is None:
             raise not_finite(model, torch.tensor([*prompt_ids, *(step.token_id for step in steps)], device=device))
         if index == 0:
             first_token_s = time.perf_counter()  # the device has finished: its result is here
