@@ -32,12 +32,7 @@ def describe_run(
     device, dtype = str(pair.verifier.device), str(pair.verifier.dtype).removeprefix("torch.")
     prompt_set = hashlib.sha256(repr([asdict(p) for p in prompts]).encode()).hexdigest()
     sections: dict[str, dict[str, Any]] = {
-        "execution": {
-            "device": device,
-            "dtype": dtype,
-            "threads": torch.get_num_threads(),
-            "linear_layers": pair.verifier.linear_layers,
-        },
+        "execution": {"device": device, "dtype": dtype, "threads": torch.get_num_threads()},
         "models": {
             "verifier": _model_entry(pair.verifier, pair, config),
             "draft": {**_model_entry(pair.draft, pair, config), "distillation": _distillation(config.models.draft)},
@@ -71,6 +66,7 @@ def _model_entry(model: LanguageModel, pair: Pair, config: StudyConfig) -> dict[
         "note": model.note,
         "sha256": model.fingerprint,
         "attention_implementation": model.attention,
+        "linear_layers": model.linear_layers,
         "dimensions": asdict(model.dimensions),
         "generation": {
             "temperature": {"decode": config.decode.temperature, "speculate": list(config.spec.temperature)},

@@ -230,7 +230,7 @@ def _pack(model: LanguageModel) -> None:
     pack_linear_layers(model.module)
     try:
         model.module(input_ids=torch.zeros(1, 1, dtype=torch.long, device=model.device), use_cache=False)
-    except RuntimeError:
+    except RuntimeError:  # a packed weight was handed to another operator; that it stays plain is in the manifest
         unpack_linear_layers(model.module)
         return
     head = model.module.get_output_embeddings()

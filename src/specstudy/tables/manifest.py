@@ -16,8 +16,9 @@ SECTIONS: dict[str, str] = {
     "time": "start and end of the last command (ISO 8601 with zone; end is null until it is finished), load_average",
     "stages": "per stage: n_done, n_reused, n_failed, seconds, load_average when its timings were taken",
     "self_checks": "per check: its outcome",
-    "execution": "device, dtype, threads, linear_layers (plain, or packed as this CPU multiplies them fastest)",
-    "models": "per role (verifier, draft): fingerprint, generation settings in force, a note on where it comes from",
+    "execution": "device, dtype, threads",
+    "models": "per role (verifier, draft): fingerprint, generation settings in force, a note on where it comes from, "
+    "linear_layers (plain, or packed as this CPU multiplies them fastest)",
     "claims": "sha256 of the declared claims when the run was first measured, and when it was last answered",
     "prompts": "name, n_prompts, hash of the set",
     "seeds": "the seeds that results depend on",
