@@ -76,7 +76,7 @@ def _why(device: torch.device, dtype: torch.dtype) -> str:
     if device.type == "cpu":
         in_hardware = _name(dtype) == "bfloat16"
         return "this CPU multiplies it in hardware" if in_hardware else "this CPU has no hardware for bfloat16"
-    return "as in the article series" if device.type == "mps" else "the range of float32 in half the memory"
+    return "as in mayankpallai 2026" if device.type == "mps" else "the range of float32 in half the memory"
 
 
 def _find(models: ModelsConfig) -> PairSources | None:

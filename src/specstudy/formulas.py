@@ -46,7 +46,7 @@ def robust_z_scores(attention: Floats, is_content: Bools) -> ZScores:
 
 
 def context_health(content_z: Floats, threshold: float) -> float:
-    """The series' score, 0 to 10, from the z-scores of content positions.
+    """The score of mayankpallai 2026 (part 2), 0 to 10, from the z-scores of content positions.
 
     10 without a sink, else clip(10 - 10 * density - min(severity, 5), 0, 10); density = sinks / content positions,
     severity = mean z of the sinks.
@@ -58,7 +58,7 @@ def context_health(content_z: Floats, threshold: float) -> float:
 
 
 def health_of_sinks(density: Floats, severity: Floats) -> Floats:
-    """The series' score from density and severity of the sinks of each prompt (any shape); 10 where density is 0."""
+    """The same score from density and severity of the sinks of each prompt (any shape); 10 where density is 0."""
     score = np.clip(MAX_HEALTH - 10.0 * density - np.minimum(severity, MAX_SEVERITY), 0.0, MAX_HEALTH)
     return np.where(density > 0, score, MAX_HEALTH)
 

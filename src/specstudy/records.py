@@ -97,7 +97,7 @@ class PrefillPrompt(PromptRow):
     n_content: int = column("content positions")
     n_sinks_structural: int | None = column("structural positions that are sinks by z_score")
     n_sinks_content: int | None = column("content positions that are sinks by z_score (anomalous sinks)")
-    context_health: float | None = column("0 to 10, the series' score on z_score")
+    context_health: float | None = column("0 to 10, the score of mayankpallai 2026 on z_score")
     context_health_window: float | None = column("0 to 10, the same score on z_window")
     context_health_soft: float | None = column("0 to 10, 10 * (1 - Hoover index of attention_window over content)")
     structural_share: float = column("sum of attention_share over structural positions")
@@ -448,7 +448,7 @@ class SinkThreshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthThreshold:
-    """The series' context health over prompts at a threshold."""
+    """The context health of mayankpallai 2026 over prompts at a threshold."""
 
     measure: str = column("z_score or z_window")
     threshold: float = column("z-score over which a position counts as a sink here")

@@ -1,7 +1,8 @@
 """How the bound behind the `bound` stop rule holds on the verifier's own text, where no rule has censored anything.
 
-AdaEDL (arXiv 2410.18351) and SVIP (arXiv 2411.18462) stop a draft by 1 - sqrt(c * H), H the draft's entropy in nats at
-temperature 1. It is a heuristic, not a proven bound: counted here is how often the expected acceptance lies below it.
+AdaEDL (Agrawal et al. 2024) and SVIP (Zhang et al. 2024) stop a draft by 1 - sqrt(c * H), H the draft's entropy in
+nats at temperature 1. It is a heuristic, not a proven bound: counted here is how often the expected acceptance lies
+below it.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _spec_runs(tables: Tables, setting: Setting) -> pd.DataFrame:
 
 
 def series_theory(runs: pd.DataFrame, gamma: int) -> Floats:
-    """The formula with accepted / proposed for alpha, as the series had it; NaN where a run has no theory at all."""
+    """The formula with accepted / proposed for alpha, as in mayankpallai 2026; NaN where a run has no theory at all."""
     rates, costs = numbers(runs["acceptance_rate"]), numbers(runs["cost_ratio_flops"])
     known = np.isfinite(rates) & np.isfinite(numbers(runs["theoretical_speedup_flops"]))
     values = [

@@ -66,7 +66,7 @@ _LABELS = {
     "theoretical_speedup_flops": "theory: alpha, cost from FLOPs",
     "theoretical_speedup_time": "theory: alpha, cost from step times",
     "theoretical_speedup_full": "theory: alpha, every measured cost",
-    "theoretical_speedup_acceptance_rate": "theory fed accepted / proposed (the series' way)",
+    "theoretical_speedup_acceptance_rate": "theory fed accepted / proposed (as in mayankpallai 2026)",
     "tokens_per_round": "tokens per round",
     "tokens_per_round_expected": "tokens per round, predicted from alpha",
     "proposed_per_token": "drafted tokens per emitted token",

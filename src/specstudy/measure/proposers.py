@@ -66,14 +66,14 @@ class Proposer(Protocol):
 
 
 def entropy_stop(threshold: float, n_emittable: int) -> AdaptiveStop:
-    """Stop where the draft's normalised entropy reaches the threshold (the series' rule)."""
+    """Stop where the draft's normalised entropy reaches the threshold (mayankpallai 2026, part 3)."""
     most_bits = math.log2(n_emittable)
     return lambda entropy_bits: entropy_bits / most_bits >= threshold
 
 
 def bound_stop(threshold: float) -> AdaptiveStop:
-    """Stop where 1 - sqrt(0.2 * H), H the draft's entropy in nats, falls under the threshold (AdaEDL, arXiv 2410.18351;
-    SVIP, arXiv 2411.18462). A heuristic estimate of the acceptance, not a proven bound."""
+    """Stop where 1 - sqrt(0.2 * H), H the draft's entropy in nats, falls under the threshold (AdaEDL, Agrawal et
+    al. 2024; SVIP, Zhang et al. 2024). A heuristic estimate of the acceptance, not a proven bound."""
     return lambda entropy_bits: 1.0 - math.sqrt(0.2 * entropy_bits * math.log(2)) < threshold
 
 

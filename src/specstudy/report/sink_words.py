@@ -81,7 +81,7 @@ def _range(spread: Any) -> str:
 
 
 def _series_health(sinks: SinkAnalysis, threshold: float) -> str:
-    """The series' score at the run's threshold: how often it is 10, and how far it jumps."""
+    """The score of mayankpallai 2026 at the run's threshold: how often it is 10, and how far it jumps."""
     sentences = []
     for name in ("context_health", "context_health_window"):
         spread = _distribution(sinks, name)
@@ -104,8 +104,8 @@ def _raised(sinks: SinkAnalysis, threshold: float) -> str:
         return ""
     low, high = (f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
     return (
-        "Under a threshold of 5, letting the next weaker content position count as a sink too raises the series' "
-        f"score in {low if low == high else f'{low} to {high}'} of the prompts that have a content sink."
+        "Under a threshold of 5, letting the next weaker content position count as a sink too raises the score "
+        f"in {low if low == high else f'{low} to {high}'} of the prompts that have a content sink."
     )
 
 

@@ -16,7 +16,7 @@ WHOLE_PLACE = "all"
 """What stands for the structural role in a row about a whole place."""
 
 MILD_SINK_Z = 2.0
-"""The series' first threshold: its run of z 4.4 to 5.4 at the boundary was called a second, milder sink."""
+"""The first threshold of mayankpallai 2026 (part 2), whose run of z 4.4 to 5.4 at the boundary is a milder sink."""
 
 
 def sinks_by_role(positions: pd.DataFrame, settings: AnalysisSettings) -> list[SinkRole]:

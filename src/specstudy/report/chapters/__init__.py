@@ -13,6 +13,7 @@ from specstudy.report.chapters import (
     interventions,
     mechanism,
     prompts,
+    references,
     reliability,
     routing,
     sampling,
@@ -44,4 +45,5 @@ CHAPTERS: tuple[Chapter, ...] = (
     self_checks.CHAPTER,
     environment.CHAPTER,
     Chapter("limits", "Limits"),
+    references.CHAPTER,
 )

@@ -123,8 +123,8 @@ CAPTIONS: dict[str, str] = {
     "line is the mean.",
     "imposed_entropy": "Entropy imposed by the verifier's temperature, and what was accepted of the draft. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
-    "speedup_by_gamma": "Measured speedup against four theories. The series fed accepted / proposed into a formula "
-    "that means alpha.",
+    "speedup_by_gamma": "Measured speedup against four theories. mayankpallai 2026 fed accepted / proposed into a "
+    "formula that means alpha.",
 }
 
 
