@@ -18,6 +18,7 @@ from specstudy.measure import sampling
 from specstudy.measure.finite import not_finite
 from specstudy.measure.sampling import Warp, Warped
 from specstudy.measure.sinks import BLOCK_TOKENS, prefill_sums
+from specstudy.measure.transfer import to_host
 from specstudy.models import device as devices
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel, Pair
@@ -69,38 +70,33 @@ class Generation:
         return [step.token_id for step in self.steps]
 
 
-def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, Tensor]:
-    """(token id [1] on the device, everything recorded about it packed into one float32 vector)."""
+def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> dict[str, Tensor]:
+    """The drawn token's id [1] and everything recorded about it, on the device."""
     raw = sampling.raw_statistics(logits)
     warped = sampling.warp(logits, warp)
     token = sampling.draw(warped.ids, warped.probabilities, uniform)
     top_logits, top_ids = sampling.largest(logits, n_candidates)
-    packed = torch.cat(
-        [
-            token.float(),
-            logits[0, token] - raw.log_normalizer,
-            raw.entropy_bits,
-            warped.entropy_bits(),
-            warped.complete.float(),
-            top_ids[0].float(),
-            (top_logits[0] - raw.log_normalizer).exp(),
-        ]
-    )
-    return token, packed
+    return {
+        "token_id": token,
+        "logprob": logits[0, token] - raw.log_normalizer,
+        "entropy_bits": raw.entropy_bits,
+        "sampling_entropy_bits": warped.entropy_bits(),
+        "complete": warped.complete,
+        "top_ids": top_ids[0],
+        "top_probs": (top_logits[0] - raw.log_normalizer).exp(),
+    }
 
 
-def _fetched_step(
-    logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int
-) -> tuple[Tensor, list[float] | None, Warp]:
-    """A step with its record on the host, None where the logits were not finite, and the warp with as many candidates
-    as held the nucleus."""
+def _fetched_step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, Step | None, Warp]:
+    """The token [1] on the device, its step, None where the logits were not finite, and the warp with as many
+    candidates as held the nucleus."""
     while True:
-        token, packed = _step(logits, uniform, warp, n_candidates)
-        values = packed.tolist()
-        if any(map(math.isnan, values)):
-            return token, None, warp
-        if values[4]:
-            return token, values, warp
+        found = _step(logits, uniform, warp, n_candidates)
+        host = to_host(found)
+        if any(math.isnan(value) for values in host.values() for value in values):
+            return found["token_id"], None, warp
+        if host["complete"][0]:
+            return found["token_id"], _as_step(host), warp
         warp = warp.widened()
 
 
@@ -133,13 +129,13 @@ def generate(
         marks.append((before, devices.mark(device)))
         uniform = uniforms[index : index + 1]
         # As in the speculative loop, a nucleus that was wide once is looked for in as many candidates from then on.
-        feed, values, warp = _fetched_step(logits, uniform, warp, settings.n_candidates)
-        if values is None:
+        feed, step, warp = _fetched_step(logits, uniform, warp, settings.n_candidates)
+        if step is None:
             raise not_finite(model, torch.tensor([*prompt_ids, *(step.token_id for step in steps)], device=device))
         if index == 0:
             first_token_s = time.perf_counter()  # the device has finished: its result is here
-        steps.append(_unpack(values, settings.n_candidates))
-        if steps[-1].token_id in settings.eos_ids:
+        steps.append(step)
+        if step.token_id in settings.eos_ids:
             finish_reason = "eos"
             break
     decode_s = devices.now_s(device) - prefilled_s
@@ -147,15 +143,14 @@ def generate(
     return Generation(steps, finish_reason, first_token_s - started_s, decode_s, forward_s)
 
 
-def _unpack(values: list[float], n_candidates: int) -> Step:
-    top = values[5:]
+def _as_step(host: dict[str, list[float]]) -> Step:
     return Step(
-        token_id=int(values[0]),
-        logprob=values[1],
-        entropy_bits=values[2],
-        sampling_entropy_bits=values[3],
-        top_ids=[int(i) for i in top[:n_candidates]],
-        top_probs=top[n_candidates:],
+        token_id=int(host["token_id"][0]),
+        logprob=host["logprob"][0],
+        entropy_bits=host["entropy_bits"][0],
+        sampling_entropy_bits=host["sampling_entropy_bits"][0],
+        top_ids=[int(i) for i in host["top_ids"]],
+        top_probs=host["top_probs"],
     )
 
 

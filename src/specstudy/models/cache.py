@@ -1,4 +1,4 @@
-"""The one place that touches key-value caches: forward, length, rollback."""
+"""The key-value caches that everything is measured with: forward, length, rollback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specstudy.models.load import LanguageModel
 FIRST_ROOM = 512
 
 
-class RoomyLayer(DynamicLayer):
+class PreallocatedLayer(DynamicLayer):
     """A full-attention layer that keeps spare room, so that a new token is written in place.
 
     The library's layer copies every earlier key and value for each new token; here that happens only when the room,
@@ -62,10 +62,10 @@ class RoomyLayer(DynamicLayer):
         self._rooms = None
 
 
-def roomy_cache(config: PreTrainedConfig) -> Cache:
+def preallocated_cache(config: PreTrainedConfig) -> Cache:
     """The cache that a model of this configuration needs, its full-attention layers with spare room."""
     cache = DynamicCache(config=config)
-    cache.layers = [RoomyLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    cache.layers = [PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
 
 
@@ -82,7 +82,7 @@ class CachedModel:
         self._cache: Cache = self._new_cache()
 
     def _new_cache(self) -> Cache:
-        cache = roomy_cache(self.model.module.config)
+        cache = preallocated_cache(self.model.module.config)
         # Sliding-window layers drop what leaves the window, unless told to keep it until the next rollback.
         cache.activate_past_recording()
         return cache
