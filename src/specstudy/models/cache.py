@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -97,6 +98,21 @@ class CachedModel:
         output = self.model.module(input_ids=ids[None], cache=self._cache, use_cache=True, logits_to_keep=keep)
         self.length += n_new
         return self.model.emittable_logits(output.logits[0]) if among is None else output.logits[0][:, among].float()
+
+    @torch.inference_mode()
+    def forward_rows(self, ids: Tensor) -> Tensor:
+        """Feed one id to each row, ids [R] (int64); float32 logits [R, vocabulary]."""
+        output = self.model.module(input_ids=ids[:, None], cache=self._cache, use_cache=True, logits_to_keep=1)
+        self.length += 1
+        return self.model.emittable_logits(output.logits[:, -1])
+
+    @torch.inference_mode()
+    def repeated(self, n_rows: int) -> CachedModel:
+        """A copy with `n_rows` rows that hold the tokens of this one's single row; this one stays as it is."""
+        rows = copy.copy(self)
+        rows._cache = copy.deepcopy(self._cache)
+        rows._cache.batch_repeat_interleave(n_rows)
+        return rows
 
     @torch.inference_mode()
     def prefill(self, ids: Tensor) -> None:
