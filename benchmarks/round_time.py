@@ -4,7 +4,6 @@ are taken in turn with the rounds, always at the prompt's end: a round's text is
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 import numpy as np
 import torch
@@ -44,23 +43,6 @@ class Passes:
         return found
 
 
-class InterleavedLoop(SpeculativeLoop):
-    """After each round, its passes alone."""
-
-    passes: Passes
-
-    def run_with(self, passes: Passes) -> list[tuple[Round, float]]:
-        """Every round that drafted gamma tokens, and the time of its passes."""
-        self.passes, self.passes_s = passes, list[float]()
-        rounds = self.run().rounds
-        return [(r, s) for r, s in zip(rounds, self.passes_s, strict=True) if r.n_proposed == self.gamma]
-
-    def round(self, *arguments: Any) -> Round:
-        result = super().round(*arguments)
-        self.passes_s.append(self.passes.seconds())
-        return result
-
-
 def main() -> None:
     pair = embedded_pair()
     ids = prompt_ids(pair)
@@ -70,8 +52,9 @@ def main() -> None:
     for seed in range(REPEATS):
         for gamma in GAMMAS:
             rng = np.random.default_rng(seed)
-            loop = InterleavedLoop(pair.verifier, ModelProposer(pair.draft), ids, settings, gamma, rng)
-            found[gamma] += loop.run_with(passes[gamma])
+            loop = SpeculativeLoop(pair.verifier, ModelProposer(pair.draft), ids, settings, gamma, rng)
+            loop.prefill()
+            found[gamma] += [(r, passes[gamma].seconds()) for r in loop.rounds() if r.n_proposed == gamma]
     round_s = {g: statistics.median(r.draft_s + r.verify_s + r.overhead_s for r, _ in found[g]) for g in GAMMAS}
     passes_s = {g: statistics.median(s for _, s in found[g]) for g in GAMMAS}
     for gamma in GAMMAS:

@@ -33,20 +33,21 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
     from specstudy.measure.decode import measure_decode
     from specstudy.seeds import uniforms
 
-    rng = uniforms(config.seed, "decode", unit.prompt.seed_id, unit.repetition)
+    rngs = [uniforms(config.seed, "decode", unit.prompt.seed_id, r) for r in range(config.decode.repetitions)]
     with altered(pair, unit.rendered, config.seed):
         settings = generation_settings(decode_settings(pair, config), unit.prompt)
-        return measure_decode(pair, unit.rendered, settings, unit.repetition or 0, rng)
+        return measure_decode(pair, unit.rendered, settings, rngs)
 
 
 DECODE = Stage(
     name="decode",
-    units=lambda config, rendered: [Unit(rendered, repetition=r) for r in range(config.decode.repetitions)],
+    units=lambda config, rendered: [Unit(rendered)],
     settings=lambda config, unit: {
         "temperature": config.decode.temperature,
         "top_p": config.decode.top_p,
         "max_new_tokens": config.decode.max_new_tokens,
         "recorded_candidates": config.decode.recorded_candidates,
+        "repetitions": config.decode.repetitions,  # answers of one prompt are one batch
     },
     measure=_measure,
     source_files=(

@@ -143,7 +143,7 @@ class DecodeRun(GenerationRow):
     mean_entropy_bits: float = column("mean of entropy_bits over the answer", "bits")
     mean_entropy_norm: float = column("mean of entropy_norm over the answer")
     ttft_s: float = column("prefill and the first token", "s")
-    decode_s: float = column("time of all tokens after prefill", "s")
+    decode_s: float = column("from the end of prefill to the last token; several answers are one batch", "s")
     tokens_per_s: float = column("n_tokens / decode_s", "1/s")
     text: str = column("the answer")
 

@@ -153,7 +153,7 @@ def test_the_answer_pays_nothing_to_a_hidden_position(pair: Pair, where: str) ->
     for name in ("unaltered", f"hidden_{where}"):
         rendered = versions(pair)[name]
         with altered(pair, rendered, 0):
-            records = measure_decode(pair, rendered, GREEDY, 0, np.random.default_rng(0))["decode_attention"]
+            records = measure_decode(pair, rendered, GREEDY, [np.random.default_rng(0)])["decode_attention"]
         found[name] = np.array([row.attention_from_generated for row in records])
     position = hidden_position(rendered, 0)
     hidden = found[f"hidden_{where}"]

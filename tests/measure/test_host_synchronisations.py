@@ -68,10 +68,8 @@ def test_what_stays_on_the_device_is_not_counted(kind):
 def loop_for(name, warp, stop=None, gamma=4, n=60):
     verifier, draft = (tiny.language_model(CONFIGURATIONS[name], seed=seed) for seed in (1, 2))
     settings = GenerationSettings(warp, n, (), 3)
-    proposer = ModelProposer(draft, stop)
-    loop = SpeculativeLoop(verifier, proposer, PROMPT, settings, gamma, np.random.default_rng(0))
-    loop.verifier.prefill(loop.text[: len(PROMPT) - 1])
-    proposer.prefill(loop.text[: len(PROMPT) - 1])
+    loop = SpeculativeLoop(verifier, ModelProposer(draft, stop), PROMPT, settings, gamma, np.random.default_rng(0))
+    loop.prefill()
     return loop
 
 

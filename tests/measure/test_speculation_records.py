@@ -164,7 +164,7 @@ def test_shorter_passes_do_not_stand_for_one_over_gamma_plus_one_tokens():
 
 def test_decode_records_describe_the_answer(pair, rendered):
     settings = GenerationSettings(Warp(0.7, 0.9), 20, pair.eos_ids, 3)
-    records = measure_decode(pair, rendered, settings, 0, np.random.default_rng(0))
+    records = measure_decode(pair, rendered, settings, [np.random.default_rng(0)])
     (run,) = records["decode_runs"]
     tokens = records["decode_tokens"]
     assert run.n_tokens == len(tokens)

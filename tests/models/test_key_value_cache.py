@@ -6,7 +6,7 @@ import torch
 from transformers import LlamaConfig
 
 from specstudy.models import cache as caches
-from specstudy.models.cache import CachedModel, RoomyLayer
+from specstudy.models.cache import CachedModel, PreallocatedLayer
 
 CONFIGURATIONS = tiny.configurations()
 IDS = torch.tensor([3, 5, 7, 11, 2, 40, 8, 9, 1, 4, 6, 30, 31, 32, 33, 34, 35, 36, 37, 38])
@@ -55,7 +55,7 @@ def test_a_cache_that_is_off_by_one_is_noticed():
 
 def test_room_grows_by_doubling_and_keeps_what_it_holds(monkeypatch):
     monkeypatch.setattr(caches, "FIRST_ROOM", 4)
-    layer = RoomyLayer()
+    layer = PreallocatedLayer()
     keys = torch.randn(1, 2, 30, 3)
     held = torch.zeros(1, 2, 0, 3)
     for start, stop in ((0, 3), (3, 4), (4, 9), (9, 30)):
@@ -69,6 +69,6 @@ def test_room_grows_by_doubling_and_keeps_what_it_holds(monkeypatch):
 
 
 def test_only_full_attention_layers_are_given_room():
-    kinds = {type(layer).__name__ for layer in caches.roomy_cache(CONFIGURATIONS["alternating"]).layers}
-    assert kinds == {"RoomyLayer", "DynamicSlidingWindowLayer"}
-    assert len(caches.roomy_cache(LlamaConfig(num_hidden_layers=3)).layers) == 3
+    kinds = {type(layer).__name__ for layer in caches.preallocated_cache(CONFIGURATIONS["alternating"]).layers}
+    assert kinds == {"PreallocatedLayer", "DynamicSlidingWindowLayer"}
+    assert len(caches.preallocated_cache(LlamaConfig(num_hidden_layers=3)).layers) == 3

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from specstudy.models.cache import roomy_cache
+from specstudy.models.cache import preallocated_cache
 
 TOP_TEACHER_IDS = 64
 NUCLEUS_CANDIDATES = 256
@@ -75,7 +75,7 @@ def sample_answers(
     temperature, top_p = plan.warp_of_batch(index)
     feed, mask, positions = _left_padded(prompts, plan.max_new_tokens)
     width = feed.shape[1]
-    cache = roomy_cache(teacher.config)
+    cache = preallocated_cache(teacher.config)
     finished = torch.zeros(len(prompts) * plan.answers_per_prompt, dtype=torch.bool)
     lengths = torch.zeros_like(finished, dtype=torch.long)
     ids, top_ids, top_logprobs = [], [], []

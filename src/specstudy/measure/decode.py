@@ -18,8 +18,10 @@ from specstudy.measure import sampling
 from specstudy.measure.finite import not_finite
 from specstudy.measure.sampling import Warp, Warped
 from specstudy.measure.sinks import BLOCK_TOKENS, prefill_sums
+from specstudy.measure.transfer import rows_to_host
 from specstudy.models import device as devices
 from specstudy.models.cache import CachedModel
+from specstudy.models.device import Mark
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.models.tokens import text_of, token_text, word_starts
 from specstudy.prompts import RenderedPrompt
@@ -44,7 +46,7 @@ class GenerationSettings:
 
 @dataclass(frozen=True)
 class Step:
-    """A generated token and the distribution behind it."""
+    """A generated token and the distribution behind it; `complete` says whether its nucleus was found."""
 
     token_id: int
     logprob: float
@@ -52,11 +54,15 @@ class Step:
     sampling_entropy_bits: float
     top_ids: list[int]
     top_probs: list[float]
+    complete: bool = True
 
 
 @dataclass(frozen=True)
 class Generation:
-    """An answer; `forward_s` is the time of each step's forward pass."""
+    """An answer; `forward_s` is the time of each step's forward pass, which several answers may have shared.
+
+    `decode_s` runs from the end of prefill until the answer's last token is there.
+    """
 
     steps: list[Step]
     finish_reason: str
@@ -69,42 +75,36 @@ class Generation:
         return [step.token_id for step in self.steps]
 
 
-def _step(logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int) -> tuple[Tensor, Tensor]:
-    """(token id [1] on the device, everything recorded about it packed into one float32 vector)."""
+def _step(logits: Tensor, uniforms: Tensor, warp: Warp, n_candidates: int) -> dict[str, Tensor]:
+    """For each row [R] the drawn token's id and everything recorded about it, on the device."""
     raw = sampling.raw_statistics(logits)
     warped = sampling.warp(logits, warp)
-    token = sampling.draw(warped.ids, warped.probabilities, uniform)
+    token = sampling.draw(warped.ids, warped.probabilities, uniforms)
     top_logits, top_ids = sampling.largest(logits, n_candidates)
-    packed = torch.cat(
-        [
-            token.float(),
-            logits[0, token] - raw.log_normalizer,
-            raw.entropy_bits,
-            warped.entropy_bits(),
-            warped.complete.float(),
-            top_ids[0].float(),
-            (top_logits[0] - raw.log_normalizer).exp(),
-        ]
-    )
-    return token, packed
+    return {
+        "token_id": token,
+        "logprob": logits.gather(-1, token[:, None])[:, 0] - raw.log_normalizer,
+        "entropy_bits": raw.entropy_bits,
+        "sampling_entropy_bits": warped.entropy_bits(),
+        "complete": warped.complete,
+        "top_ids": top_ids,
+        "top_probs": (top_logits - raw.log_normalizer[:, None]).exp(),
+    }
 
 
 def _fetched_step(
-    logits: Tensor, uniform: Tensor, warp: Warp, n_candidates: int
-) -> tuple[Tensor, list[float] | None, Warp]:
-    """A step with its record on the host, None where the logits were not finite, and the warp with as many candidates
-    as held the nucleus."""
+    logits: Tensor, uniforms: Tensor, warp: Warp, n_candidates: int
+) -> tuple[Tensor, list[Step | None], Warp]:
+    """The tokens [R] on the device, each row's step, None where its logits were not finite, and the warp with as many
+    candidates as held every nucleus."""
     while True:
-        token, packed = _step(logits, uniform, warp, n_candidates)
-        values = packed.tolist()
-        if any(map(math.isnan, values)):
-            return token, None, warp
-        if values[4]:
-            return token, values, warp
+        found = _step(logits, uniforms, warp, n_candidates)
+        steps = [_as_step(row) for row in rows_to_host(found)]
+        if all(step is None or step.complete for step in steps):
+            return found["token_id"], steps, warp
         warp = warp.widened()
 
 
-@torch.inference_mode()
 def generate(
     model: LanguageModel,
     prompt_ids: Sequence[int],
@@ -112,50 +112,92 @@ def generate(
     rng: np.random.Generator,
     cached: CachedModel | None = None,
 ) -> Generation:
-    """The verifier alone: one token a step, uniforms from `rng`. One host synchronisation a token.
+    """The verifier alone: one answer, `generate_rows` with one row."""
+    return generate_rows(model, prompt_ids, settings, [rng], cached)[0]
 
-    `cached`, an empty one, is filled, for a caller that goes on with what it holds.
+
+@torch.inference_mode()
+def generate_rows(
+    model: LanguageModel,
+    prompt_ids: Sequence[int],
+    settings: GenerationSettings,
+    rngs: Sequence[np.random.Generator],
+    cached: CachedModel | None = None,
+) -> list[Generation]:
+    """Answers to one prompt, decoded as one batch after one prefill: a token a step for each row, drawn with uniforms
+    of the row's own generator. One host synchronisation a step.
+
+    `cached`, an empty one, is filled, for a caller that goes on with what it holds: the prompt and, of a single row,
+    the answer. A row that has ended is fed on until the last one has, and what it gives then is dropped.
     """
     device = model.device
     ids = torch.tensor(list(prompt_ids), device=device)
-    uniforms = torch.from_numpy(rng.random(settings.max_new_tokens, dtype=np.float32)).to(device)
+    numbers = np.stack([rng.random(settings.max_new_tokens, dtype=np.float32) for rng in rngs], axis=1)
+    uniforms = torch.from_numpy(numbers).to(device)
     cached = cached or CachedModel(model)
     started_s = devices.now_s(device)
     cached.prefill(ids[:-1])
-    prefilled_s = first_token_s = devices.now_s(device)
-    feed, warp = ids[-1:], settings.warp
-    steps: list[Step] = []
-    marks = []
-    finish_reason = "length"
+    rows = cached if len(rngs) == 1 else cached.repeated(len(rngs))
+    prefilled_s = devices.now_s(device)
+    feed, warp = ids[-1:].expand(len(rngs)), settings.warp
+    answers = [_Answer() for _ in rngs]
+    marks: list[tuple[Mark, Mark]] = []
     for index in range(settings.max_new_tokens):
         before = devices.mark(device)
-        logits = cached.forward(feed, keep=1)
+        logits = rows.forward_rows(feed)
         marks.append((before, devices.mark(device)))
-        uniform = uniforms[index : index + 1]
         # As in the speculative loop, a nucleus that was wide once is looked for in as many candidates from then on.
-        feed, values, warp = _fetched_step(logits, uniform, warp, settings.n_candidates)
-        if values is None:
-            raise not_finite(model, torch.tensor([*prompt_ids, *(step.token_id for step in steps)], device=device))
-        if index == 0:
-            first_token_s = time.perf_counter()  # the device has finished: its result is here
-        steps.append(_unpack(values, settings.n_candidates))
-        if steps[-1].token_id in settings.eos_ids:
-            finish_reason = "eos"
+        feed, steps, warp = _fetched_step(logits, uniforms[index], warp, settings.n_candidates)
+        fetched_s = time.perf_counter()  # the device has finished: its result is here
+        for answer, step in zip(answers, steps, strict=True):
+            if step is None and not answer.ended:
+                raise not_finite(model, torch.tensor([*prompt_ids, *answer.token_ids], device=device))
+            if step and not answer.ended:
+                answer.take(step, fetched_s, settings.eos_ids)
+        if all(answer.ended for answer in answers):
             break
-    decode_s = devices.now_s(device) - prefilled_s
     forward_s = [before.seconds_until(after) for before, after in marks]
-    return Generation(steps, finish_reason, first_token_s - started_s, decode_s, forward_s)
+    return [answer.finished(started_s, prefilled_s, forward_s) for answer in answers]
 
 
-def _unpack(values: list[float], n_candidates: int) -> Step:
-    top = values[5:]
+@dataclass
+class _Answer:
+    """A row while it is generated; `taken_s` has the time at which each of its tokens was there."""
+
+    steps: list[Step] = field(default_factory=list)
+    taken_s: list[float] = field(default_factory=list)
+    ended: bool = False
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [step.token_id for step in self.steps]
+
+    def take(self, step: Step, now_s: float, eos_ids: tuple[int, ...]) -> None:
+        self.steps.append(step)
+        self.taken_s.append(now_s)
+        self.ended = step.token_id in eos_ids
+
+    def finished(self, started_s: float, prefilled_s: float, forward_s: list[float]) -> Generation:
+        return Generation(
+            self.steps,
+            "eos" if self.ended else "length",
+            self.taken_s[0] - started_s,
+            self.taken_s[-1] - prefilled_s,
+            forward_s[: len(self.steps)],
+        )
+
+
+def _as_step(host: dict[str, list[float]]) -> Step | None:
+    if any(math.isnan(value) for values in host.values() for value in values):
+        return None
     return Step(
-        token_id=int(values[0]),
-        logprob=values[1],
-        entropy_bits=values[2],
-        sampling_entropy_bits=values[3],
-        top_ids=[int(i) for i in top[:n_candidates]],
-        top_probs=top[n_candidates:],
+        token_id=int(host["token_id"][0]),
+        logprob=host["logprob"][0],
+        entropy_bits=host["entropy_bits"][0],
+        sampling_entropy_bits=host["sampling_entropy_bits"][0],
+        top_ids=[int(i) for i in host["top_ids"]],
+        top_probs=host["top_probs"],
+        complete=bool(host["complete"][0]),
     )
 
 
@@ -228,21 +270,23 @@ def attention_from_generated(
 
 
 def measure_decode(
-    pair: Pair, rendered: RenderedPrompt, settings: GenerationSettings, repetition: int, rng: np.random.Generator
+    pair: Pair, rendered: RenderedPrompt, settings: GenerationSettings, rngs: Sequence[np.random.Generator]
 ) -> dict[str, list[object]]:
-    """All decode records of one generation: `decode_tokens`, `decode_runs`, `decode_attention`."""
+    """All decode records of the answers to a prompt, one for each generator: `decode_tokens`, `decode_runs`,
+    `decode_attention`."""
     verifier = CachedModel(pair.verifier)
-    generation = generate(pair.verifier, rendered.token_ids, settings, rng, verifier)
-    forced = teacher_forced(
-        pair, rendered.token_ids, generation.token_ids, settings.warp, settings.draft_warp, verifier
-    )
-    attention = attention_from_generated(pair.verifier, rendered.token_ids, generation.token_ids)
-    keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category, "repetition": repetition}
-    return {
-        "decode_tokens": _token_records(keys, pair, generation, forced),
-        "decode_runs": [_run_record(keys, pair, rendered, generation)],
-        "decode_attention": _attention_records(keys, rendered, attention),
-    }
+    records: dict[str, list[object]] = {"decode_tokens": [], "decode_runs": [], "decode_attention": []}
+    answers = generate_rows(pair.verifier, rendered.token_ids, settings, rngs, verifier)
+    for repetition, generation in enumerate(answers):
+        forced = teacher_forced(
+            pair, rendered.token_ids, generation.token_ids, settings.warp, settings.draft_warp, verifier
+        )
+        attention = attention_from_generated(pair.verifier, rendered.token_ids, generation.token_ids)
+        keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category, "repetition": repetition}
+        records["decode_tokens"] += _token_records(keys, pair, generation, forced)
+        records["decode_runs"].append(_run_record(keys, pair, rendered, generation))
+        records["decode_attention"] += _attention_records(keys, rendered, attention)
+    return records
 
 
 def _token_records(keys: dict[str, Any], pair: Pair, generation: Generation, forced: TeacherForced) -> list[object]:

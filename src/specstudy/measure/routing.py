@@ -16,7 +16,7 @@ from specstudy.measure.decode import GenerationSettings, generate
 from specstudy.measure.speculation_records import SpeculationSettings, make_proposer
 from specstudy.measure.speculative import Round, SpeculativeLoop
 from specstudy.models.load import LanguageModel, Pair
-from specstudy.models.routers import RouterWatch, Routing, expert_layers, other_bytes, watched_routers
+from specstudy.models.routers import Routing, expert_layers, other_bytes, watched_routers
 from specstudy.prompts import RenderedPrompt
 from specstudy.records import RoutingLayer, RoutingToken
 from specstudy.routing_formulas import gate_entropy_bits
@@ -57,20 +57,6 @@ def measure_decode_routing(
     return _records(pair.verifier, rendered, keys, fed, routing)
 
 
-class _WatchedLoop(SpeculativeLoop):
-    """A generation that keeps the routing of the pass that decided each round."""
-
-    def watch(self, watch: RouterWatch) -> list[Routing]:
-        self._watch = watch
-        self.routings: list[Routing] = []
-        return self.routings
-
-    def round(self, index: int, n: int) -> Round:
-        result = super().round(index, n)
-        self.routings.append(self._watch.take(1))
-        return result
-
-
 def measure_round_routing(
     pair: Pair,
     rendered: RenderedPrompt,
@@ -79,7 +65,7 @@ def measure_round_routing(
     rng: np.random.Generator,
 ) -> dict[str, list[object]]:
     """Routing of every verifier pass of a speculative generation, rejected and untested tokens included."""
-    loop = _WatchedLoop(
+    loop = SpeculativeLoop(
         pair.verifier,
         make_proposer(pair, settings),
         rendered.token_ids,
@@ -88,15 +74,15 @@ def measure_round_routing(
         rng,
     )
     with watched_routers(pair.verifier.module, pair.verifier.name) as watch:
-        routings = loop.watch(watch)
-        rounds = loop.run().rounds
+        loop.prefill()
+        rounds = [(r, watch.take(1)) for r in loop.rounds()]  # of each round the pass that decided it
     fed: list[FedToken] = []
     last = rendered.token_ids[-1]
-    for index, r in enumerate(rounds):
+    for index, (r, _) in enumerate(rounds):
         fed += _fed_in_round(index, r, last)
         last = r.emitted[-1]
     # Of a draft that went on behind an end of text, the tokens behind it are no part of the round.
-    kept = [_first_tokens(routing, r.n_proposed + 1) for routing, r in zip(routings, rounds, strict=True)]
+    kept = [_first_tokens(routing, r.n_proposed + 1) for r, routing in rounds]
     keys = {
         "source": "verify",
         "proposer": settings.proposer,

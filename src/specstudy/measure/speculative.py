@@ -1,14 +1,15 @@
 """Speculative sampling (Leviathan et al. 2023; Chen et al. 2023): the text has exactly the verifier's distribution.
 
 Invariant after every round, L tokens of text: the verifier's cache holds exactly the first L - 1, the draft's a prefix
-of them. Everything inside a round stays on the device; its result comes back in one transfer.
+of them. Everything inside a round stays on the device, and its result comes back in one transfer; only a stop rule
+reads a value for each drafted token, and prompt lookup the text.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,47 +22,35 @@ from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.finite import NotFiniteError, not_finite
 from specstudy.measure.proposers import Proposal, Proposer
 from specstudy.measure.sampling import Warp, Warped
+from specstudy.measure.transfer import to_host
 from specstudy.models import device as devices
 from specstudy.models.cache import CachedModel
 from specstudy.models.device import Mark
 from specstudy.models.load import LanguageModel
 
-DRAFT_FIELDS = (
-    "token_id",
-    "q",
-    "p",
-    "accept_prob",
-    "expected_accept",
-    "draft_entropy_bits",
-    "draft_sampling_entropy_bits",
-    "draft_top_prob",
-    "draft_top_margin",
-    "verifier_entropy_bits",
-)
-
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verifier pass over n drafted tokens decided, on the device: `drafted` [fields, n], n_accepted [1] (passes
-    before the first rejection), and the verifier's own token, its id and probability [1].
+    """What a verifier pass over n drafted tokens decided, on the device: `drafted`, values [n] by name, n_accepted [1]
+    (passes before the first rejection), and the verifier's own token, its id and probability [1].
 
     Of the rows that it came from: the verifier's entropies [n + 1], and whether each nucleus of the draft [n] and of
     the verifier [n + 1] was found.
     """
 
-    drafted: Tensor
+    drafted: dict[str, Tensor]
     n_accepted: Tensor
     final_id: Tensor
     final_probability: Tensor
-    verifier_entropy_bits: Tensor
+    row_entropy_bits: Tensor
     draft_complete: Tensor
     verifier_complete: Tensor
 
 
 @dataclass(frozen=True)
 class Round:
-    """A finished round, on the host. `drafted` maps each of DRAFT_FIELDS to its values [n_proposed]; the draft may have
-    made more passes than that: one where a stop rule ended it, and those behind a drafted EOS."""
+    """A finished round, on the host. `drafted` has the values [n_proposed] that `verify` names; the draft may have made
+    more passes than that: one where a stop rule ended it, and those behind a drafted EOS."""
 
     drafted: dict[str, NDArray[np.float32]]
     n_accepted: int
@@ -117,26 +106,24 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
     final_id = sampling.draw(p_at_end.ids, sampling.residual(p_at_end.probabilities, q_at_end), uniforms[n:])
     raw_p, raw_q = sampling.raw_statistics(logits), sampling.raw_statistics(proposal.logits)
     first, second = sampling.top_two(proposal.logits, raw_q.log_normalizer)
-    drafted = torch.stack(
-        [
-            proposal.ids.float(),
-            q_drafted,
-            p_drafted,
-            accept_prob,
-            sampling.expected_acceptance(tested.probabilities, q),
-            raw_q.entropy_bits,
-            proposal.q_entropy_bits,
-            first,
-            first - second,
-            raw_p.entropy_bits[:n],
-        ]
-    )
+    drafted = {
+        "token_id": proposal.ids,
+        "q": q_drafted,
+        "p": p_drafted,
+        "accept_prob": accept_prob,
+        "expected_accept": sampling.expected_acceptance(tested.probabilities, q),
+        "draft_entropy_bits": raw_q.entropy_bits,
+        "draft_sampling_entropy_bits": proposal.q_entropy_bits,
+        "draft_top_prob": first,
+        "draft_top_margin": first - second,
+        "verifier_entropy_bits": raw_p.entropy_bits[:n],
+    }
     final_probability = p_at_end.at(final_id)
     return Verdict(drafted, n_accepted, final_id, final_probability, raw_p.entropy_bits, proposal.complete, p.complete)
 
 
 class SpeculativeLoop:
-    """One generation: `run` goes round after round until EOS or max_new_tokens."""
+    """One generation: `prefill`, then `rounds`; `run` does both and times them."""
 
     def __init__(
         self,
@@ -164,27 +151,40 @@ class SpeculativeLoop:
         numbers = rng.random((settings.max_new_tokens, 2 * gamma + 1), dtype=np.float32)
         self.uniforms = torch.from_numpy(numbers).to(self.device)
 
-    @torch.inference_mode()
     def run(self) -> SpeculativeGeneration:
-        """Prefill all but the last prompt token, then rounds."""
+        """The whole answer, timed."""
         started_s = devices.now_s(self.device)
-        self.verifier.prefill(self.text[: self.n_prompt - 1])
-        self.proposer.prefill(self.text[: self.n_prompt - 1])
+        self.prefill()
         prefilled_s = first_token_s = devices.now_s(self.device)
         rounds: list[Round] = []
-        finish_reason = "length"
-        n_left = self.settings.max_new_tokens
-        while n_left and finish_reason == "length":
-            rounds.append(self.round(len(rounds), min(self.gamma, n_left - 1)))
+        for finished in self.rounds():
+            rounds.append(finished)
             if len(rounds) == 1:
                 first_token_s = time.perf_counter()
-            n_left -= len(rounds[-1].emitted)
-            if rounds[-1].emitted[-1] in self.settings.eos_ids:
-                finish_reason = "eos"
-        return SpeculativeGeneration(
-            rounds, finish_reason, first_token_s - started_s, devices.now_s(self.device) - prefilled_s
-        )
+        decode_s = devices.now_s(self.device) - prefilled_s
+        finish_reason = "eos" if self._ends_text(rounds[-1]) else "length"
+        return SpeculativeGeneration(rounds, finish_reason, first_token_s - started_s, decode_s)
 
+    @torch.inference_mode()
+    def prefill(self) -> None:
+        """Show all but the last prompt token to both models."""
+        self.verifier.prefill(self.text[: self.n_prompt - 1])
+        self.proposer.prefill(self.text[: self.n_prompt - 1])
+
+    def rounds(self) -> Iterator[Round]:
+        """Round after round, each as soon as it is finished, until EOS or max_new_tokens."""
+        index, n_left = 0, self.settings.max_new_tokens
+        while n_left:
+            finished = self.round(index, min(self.gamma, n_left - 1))
+            index, n_left = index + 1, n_left - len(finished.emitted)
+            yield finished
+            if self._ends_text(finished):
+                return
+
+    def _ends_text(self, finished: Round) -> bool:
+        return finished.emitted[-1] in self.settings.eos_ids
+
+    @torch.inference_mode()
     def round(self, index: int, n: int) -> Round:
         """Draft n tokens, verify them in one pass, take what passes and one token of the verifier's own."""
         begun_s = time.perf_counter()
@@ -234,28 +234,18 @@ class SpeculativeLoop:
     @staticmethod
     def _fetch(verdict: Verdict) -> _Numbers:
         """The round's only transfer to the host."""
-        parts = (
-            verdict.n_accepted,
-            verdict.final_id,
-            verdict.final_probability,
-            verdict.draft_complete,
-            verdict.verifier_complete,
-            verdict.verifier_entropy_bits,
-            verdict.drafted.flatten(),
-        )
-        values = torch.cat([part.float() for part in parts]).tolist()
-        n, n_accepted = len(verdict.draft_complete), int(values[0])
-        draft_complete, verifier_complete = values[3 : n + 3], values[n + 3 : 2 * n + 4]
-        entropies, drafted = values[2 * n + 4 : 3 * n + 5], values[3 * n + 5 :]
+        own = {name: value for name, value in vars(verdict).items() if name != "drafted"}
+        host = to_host({**own, **verdict.drafted})
+        n_accepted = int(host["n_accepted"][0])
         return _Numbers(
-            finite=not any(map(math.isnan, values)),
-            draft_complete=all(draft_complete),
-            verifier_complete=all(verifier_complete),
+            finite=not any(math.isnan(value) for values in host.values() for value in values),
+            draft_complete=all(host["draft_complete"]),
+            verifier_complete=all(host["verifier_complete"]),
             n_accepted=n_accepted,
-            final_id=int(values[1]),
-            final_probability=values[2],
-            final_entropy_bits=entropies[n_accepted],
-            drafted=dict(zip(DRAFT_FIELDS, np.array(drafted, np.float32).reshape(len(DRAFT_FIELDS), n), strict=True)),
+            final_id=int(host["final_id"][0]),
+            final_probability=host["final_probability"][0],
+            final_entropy_bits=host["row_entropy_bits"][n_accepted],
+            drafted={name: np.array(host[name], np.float32) for name in verdict.drafted},
         )
 
     def _result(self, numbers: _Numbers, proposal: Proposal, verify_marks: tuple[Mark, Mark], begun_s: float) -> Round:

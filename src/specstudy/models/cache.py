@@ -1,7 +1,8 @@
-"""The one place that touches key-value caches: forward, length, rollback."""
+"""The key-value caches that everything is measured with: forward, length, rollback."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from specstudy.models.load import LanguageModel
 FIRST_ROOM = 512
 
 
-class RoomyLayer(DynamicLayer):
+class PreallocatedLayer(DynamicLayer):
     """A full-attention layer that keeps spare room, so that a new token is written in place.
 
     The library's layer copies every earlier key and value for each new token; here that happens only when the room,
@@ -62,10 +63,10 @@ class RoomyLayer(DynamicLayer):
         self._rooms = None
 
 
-def roomy_cache(config: PreTrainedConfig) -> Cache:
+def preallocated_cache(config: PreTrainedConfig) -> Cache:
     """The cache that a model of this configuration needs, its full-attention layers with spare room."""
     cache = DynamicCache(config=config)
-    cache.layers = [RoomyLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    cache.layers = [PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
 
 
@@ -82,7 +83,7 @@ class CachedModel:
         self._cache: Cache = self._new_cache()
 
     def _new_cache(self) -> Cache:
-        cache = roomy_cache(self.model.module.config)
+        cache = preallocated_cache(self.model.module.config)
         # Sliding-window layers drop what leaves the window, unless told to keep it until the next rollback.
         cache.activate_past_recording()
         return cache
@@ -97,6 +98,21 @@ class CachedModel:
         output = self.model.module(input_ids=ids[None], cache=self._cache, use_cache=True, logits_to_keep=keep)
         self.length += n_new
         return self.model.emittable_logits(output.logits[0]) if among is None else output.logits[0][:, among].float()
+
+    @torch.inference_mode()
+    def forward_rows(self, ids: Tensor) -> Tensor:
+        """Feed one id to each row, ids [R] (int64); float32 logits [R, vocabulary]."""
+        output = self.model.module(input_ids=ids[:, None], cache=self._cache, use_cache=True, logits_to_keep=1)
+        self.length += 1
+        return self.model.emittable_logits(output.logits[:, -1])
+
+    @torch.inference_mode()
+    def repeated(self, n_rows: int) -> CachedModel:
+        """A copy with `n_rows` rows that hold the tokens of this one's single row; this one stays as it is."""
+        rows = copy.copy(self)
+        rows._cache = copy.deepcopy(self._cache)
+        rows._cache.batch_repeat_interleave(n_rows)
+        return rows
 
     @torch.inference_mode()
     def prefill(self, ids: Tensor) -> None:
