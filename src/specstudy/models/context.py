@@ -1,4 +1,4 @@
-"""How long a sequence a model takes: as its configuration says, by whatever name, and as its table of positions does."""
+"""How long a sequence a model takes: what its configuration says, by whatever name, and what its table holds."""
 
 from __future__ import annotations
 

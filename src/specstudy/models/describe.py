@@ -57,26 +57,32 @@ def describe(source: ModelSource) -> Description:
 
 def _sliding_windows(module: PreTrainedModel) -> list[int | None]:
     layers = DynamicCache(config=module.config).layers
-    return [layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers]
+    windows = [layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers]
+    kinds = getattr(module.config.get_text_config(decoder=True), "layer_types", None)
+    # A layer that attends to another's keys and values has none to tell its window.
+    of_kind = {kind: window for kind, window in zip(kinds or [], windows, strict=False) if window}
+    return [of_kind.get(kind) for kind in kinds] if kinds else windows
 
 
 def _describe_shallow(directory: Path, trunk: ModelSource) -> Description:
     """Its own are its layers, and its head's copy of some of the verifier's rows."""
     card = shallow.checked_card(directory, fingerprint_of(trunk.weight_files()))
+    verifier = trunk.without_weights()
     path = directory / shallow.WEIGHTS
     try:
         with safe_open(str(path), framework="pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 - a file is no dict
         n_head_ids = shapes.pop("head_ids")[0]
-    except (OSError, SafetensorError, KeyError) as error:
+        module = shallow.without_weights(verifier, card.n_layers, torch.arange(n_head_ids))
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"models.draft={directory}: {path.name} is damaged ({error}); fetch it again") from error
-    verifier = trunk.without_weights()
-    module = shallow.without_weights(verifier, card.n_layers, torch.arange(n_head_ids))
     dimensions = dimensions_of(module)
     n_own = sum(torch.Size(shape).numel() for shape in shapes.values())
     return Description(
         files=[path],
-        size=ModelSize(n_own + n_head_ids * dimensions.hidden_size, dimensions, len(verifier.get_output_embeddings().weight)),
+        size=ModelSize(
+            n_own + n_head_ids * dimensions.hidden_size, dimensions, len(verifier.get_output_embeddings().weight)
+        ),
         sliding_windows=_sliding_windows(module),
         context_length=context_length(module),
     )

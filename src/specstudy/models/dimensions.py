@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache, PreTrainedModel
 
@@ -29,6 +29,7 @@ _FIRST_FACTOR: dict[Any, int] = {
 _BY_HEAD = ("_scaled_dot_product", "_softmax", "_safe_softmax")
 
 
+@torch.inference_mode(False)  # where operators come undivided
 @torch.no_grad()
 def dimensions_of(module: PreTrainedModel) -> Dimensions:
     """Dimensions of a decoder, loaded or without weights. Raises whatever its own code raises."""
@@ -59,6 +60,11 @@ def _stand_in(tensor: Tensor) -> Tensor:
     return value.expand(tensor.shape)
 
 
+def _distinct(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Hidden states that no norm makes zero."""
+    return torch.linspace(1, 2, shape[-1], dtype=dtype).expand(shape)
+
+
 class _Products(TorchDispatchMode):
     """Counts the elements of matrices that a pass multiplies by. Attention's own products are not with weights."""
 
@@ -73,14 +79,20 @@ class _Products(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         place = _FIRST_FACTOR.get(operator)
-        if place is not None and any(map(self._is_weight, args[place : place + 2])):
-            return self._count(*args[place : place + 2])
+        if place is not None:
+            left, right = args[place : place + 2]
+            if self._is_weight(right):
+                return self._count(left, right)
+            if self._is_weight(left):
+                return self._count(right.mT, left.mT).mT
+        if operator is _aten.embedding.default:
+            return _distinct((*args[1].shape, args[0].shape[1]), args[0].dtype)
         if operator._schema.is_mutable and self._is_weight(args[0]):  # Gemma 3n bounds weights when it uses them
             return args[0]
         output = operator(*args, **(kwargs or {}))
         floats = [given for given in args if isinstance(given, Tensor) and given.is_floating_point()]
-        # A weight that is cast, or of which a part is taken, is still a weight; what is looked up in it is none.
-        if floats and all(map(self._is_weight, floats)) and operator is not _aten.embedding.default:
+        # A weight that is cast, or of which a part is taken, is still a weight.
+        if floats and all(map(self._is_weight, floats)):
             self._storages |= {made.untyped_storage()._cdata: made for made in [output] if isinstance(made, Tensor)}
         if operator.__name__.startswith(_BY_HEAD) and args[0].ndim > 2:
             self.heads.add(math.prod(args[0].shape[:-1]))
@@ -88,13 +100,13 @@ class _Products(TorchDispatchMode):
 
     def _count(self, left: Tensor, right: Tensor) -> Tensor:
         """Count a product, and give back something of its shape."""
-        # Experts that were not chosen are multiplied by zeros where a family lets all of them run.
         rows = (left != 0).any(-1, keepdim=True)
-        n_rows = int(rows.sum()) if right.ndim == 3 and self._is_weight(right) else rows.numel()
+        # Where a family lets all experts run, those that were not chosen multiply zeros.
+        n_rows = int(rows.sum()) if left.ndim == right.ndim == 3 else rows.numel()
         n_in, n_out = right.shape[-2:]
         if right.ndim == 3:
             self.n_experts, self.n_active_experts = max(self.n_experts, len(right)), max(self.n_active_experts, n_rows)
         if min(n_in, n_out) > 1:  # a single row, such as the gate of a shared expert, is a vector
             self.n_elements += n_rows * n_in * n_out
         self.widest = max(self.widest, n_rows * (n_in + n_out))
-        return rows * torch.linspace(1, 2, n_out, dtype=left.dtype)
+        return rows * _distinct((n_out,), left.dtype)

@@ -23,6 +23,7 @@ from specstudy.errors import UserError
 # The names that configurations use for how many experts there are.
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
+
 @dataclass(frozen=True)
 class RouterKind:
     """A family's router: the name of its class, and what makes its scores probabilities (softmax or sigmoid)."""

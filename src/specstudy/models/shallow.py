@@ -127,7 +127,7 @@ def load_shallow_draft(
 
 
 def without_weights(verifier: PreTrainedModel, n_layers: int, head_ids: Tensor) -> PreTrainedModel:
-    """A draft whose layers and norm have shapes alone; embedding, rotary table and rows of the head are the verifier's."""
+    """A draft with layers and norm of shapes alone; embedding, rotary table and the head's rows are the verifier's."""
     config = copy.deepcopy(verifier.config)
     config.num_hidden_layers = n_layers
     if getattr(config, "layer_types", None):
