@@ -126,8 +126,7 @@ def _layers(model: Description) -> str:
 
 
 def _experts(d: Dimensions) -> str:
-    layers = d.n_layers - d.n_dense_layers
-    return f"{d.n_experts} in {layers} layers, {d.n_active_experts} a token" if d.n_experts else "none"
+    return f"{d.n_experts} in {d.n_expert_layers} layers, {d.n_active_experts} a token" if d.n_experts else "none"
 
 
 def _longest_prompt(

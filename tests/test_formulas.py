@@ -12,13 +12,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from specstudy import formulas
-from specstudy.formulas import Dimensions
 
 Floats = NDArray[np.float64]
-
-QWEN_3B = Dimensions(36, 2048, 16, 2, 128, 11008, 151936)
-QWEN_1_5B = Dimensions(28, 1536, 12, 2, 128, 8960, 151936)
-QWEN_0_5B = Dimensions(24, 896, 14, 2, 64, 4864, 151936)
 
 alphas = st.floats(0.0, 1.0)
 gammas = st.integers(1, 32)
@@ -308,35 +303,6 @@ class TestEntropy:
         assume(weights.sum() > 1e-3)
         entropy = formulas.entropy_bits(weights / weights.sum())
         assert -1e-9 <= entropy <= math.log2(len(weights)) + 1e-9
-
-
-class TestFlops:
-    @pytest.mark.parametrize(
-        ("dimensions", "flops"), [(QWEN_3B, 6_171_394_048), (QWEN_0_5B, 987_922_432)], ids=["3B", "0.5B"]
-    )
-    def test_reference_values(self, dimensions: Dimensions, flops: float) -> None:
-        assert formulas.flops_per_token(dimensions) == flops
-
-    @pytest.mark.parametrize(("draft", "ratio"), [(QWEN_0_5B, 0.1601), (QWEN_1_5B, 0.5002)], ids=["0.5B", "1.5B"])
-    def test_reference_cost_ratios(self, draft: Dimensions, ratio: float) -> None:
-        cost_ratio = formulas.flops_per_token(draft) / formulas.flops_per_token(QWEN_3B)
-        assert cost_ratio == pytest.approx(ratio, abs=0.00005)
-
-    def test_two_matrices_by_hand(self) -> None:
-        # GPT-2 small: 12 layers of 4 * 768^2 attention and 2 * 768 * 3072 MLP, and 50257 * 768 output rows.
-        gpt2 = Dimensions(12, 768, 12, 12, 64, 3072, 50257, mlp_matrices=2)
-        assert formulas.flops_per_token(gpt2) == 2 * (12 * (4 * 768**2 + 2 * 768 * 3072) + 50257 * 768)
-
-    def test_experts_by_hand(self) -> None:
-        # Mixtral 8x7B: 32 layers; per layer q and o 4096^2 each, k and v 4096 * 1024 each, 2 of 8 experts, a router.
-        mixtral = Dimensions(32, 4096, 32, 8, 128, 14336, 32000, n_experts=8, n_active_experts=2)
-        layer = 2 * 4096**2 + 2 * 4096 * 1024 + 2 * 3 * 4096 * 14336 + 8 * 4096
-        assert formulas.flops_per_token(mixtral) == 2 * (32 * layer + 32000 * 4096)
-
-    def test_a_shared_expert_always_counts(self) -> None:
-        plain = Dimensions(1, 8, 1, 1, 8, 16, 10, n_experts=4, n_active_experts=2)
-        shared = Dimensions(1, 8, 1, 1, 8, 16, 10, n_experts=4, n_active_experts=2, shared_intermediate_size=5)
-        assert formulas.flops_per_token(shared) - formulas.flops_per_token(plain) == 2 * 3 * 8 * 5
 
 
 def test_rates_that_are_not_defined() -> None:

@@ -132,26 +132,23 @@ def entropy_bits(probabilities: Floats) -> float:
 
 @dataclass(frozen=True)
 class Dimensions:
-    """What decides the FLOPs of a decoder: taken from a model's own configuration.
+    """What one token costs a decoder, as its modules run.
 
-    In a mixture of experts `intermediate_size` is that of an expert, and `n_dense_layers` have none, but an MLP of
-    `dense_intermediate_size`. `latent_attention`: matrix elements of a layer's attention, if heads do not tell them.
+    `matmul_parameters`: elements of the matrices that a token is multiplied by, of experts those of the chosen and the
+    shared ones. `key_value_elements`: what all layers keep of a token. `n_heads`: query heads of a layer.
+    `widest_product`: elements that go into and come out of the largest product.
     """
 
     n_layers: int
-    hidden_size: int
     n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    intermediate_size: int
+    hidden_size: int
     output_rows: int
-    mlp_matrices: int = 3
+    matmul_parameters: int
+    key_value_elements: int
+    widest_product: int
     n_experts: int = 0
     n_active_experts: int = 0
-    shared_intermediate_size: int = 0
-    n_dense_layers: int = 0
-    dense_intermediate_size: int = 0
-    latent_attention: int = 0
+    n_expert_layers: int = 0
 
 
 def flops_per_token(dimensions: Dimensions) -> float:
@@ -160,14 +157,7 @@ def flops_per_token(dimensions: Dimensions) -> float:
     Embedding look-up costs nothing; a tied output projection still counts. MoE layers count the active experts, the
     shared ones, and the router. Attention over the cache is left out, as in the usual estimate.
     """
-    d = dimensions
-    by_heads = 2 * d.hidden_size * d.head_dim * (d.n_heads + d.n_kv_heads)
-    attention = d.n_layers * (d.latent_attention or by_heads)
-    active_width = d.intermediate_size * (d.n_active_experts if d.n_experts else 1) + d.shared_intermediate_size
-    mlp_and_router = d.mlp_matrices * d.hidden_size * active_width + d.hidden_size * d.n_experts
-    mlps = (d.n_layers - d.n_dense_layers) * mlp_and_router
-    mlps += d.n_dense_layers * d.mlp_matrices * d.hidden_size * d.dense_intermediate_size
-    return 2.0 * (attention + mlps + d.hidden_size * d.output_rows)
+    return 2.0 * dimensions.matmul_parameters
 
 
 def mean_or_none(values: Sequence[float] | Floats) -> float | None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from small_checkpoints import N_TOKENS, save_model, small_llama, write_gguf
-from transformers import AutoModelForCausalLM, Gemma3TextConfig, MistralConfig, PreTrainedConfig, Qwen2Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3nTextConfig,
+    Gemma3TextConfig,
+    MistralConfig,
+    PreTrainedConfig,
+    Qwen2Config,
+)
 
 from specstudy.errors import UserError
 from specstudy.formulas import flops_per_token
@@ -111,7 +117,9 @@ def test_the_series_models(settings: dict[str, int], n_parameters: int, flops: i
     size = describe(ConfigurationOnly(Qwen2Config(**SERIES, **settings))).size
     assert size.n_parameters == n_parameters
     assert flops_per_token(size.dimensions) == flops
-    assert flops_per_token(replace(size.dimensions, output_rows=0)) < flops
+    assert size.dimensions.n_heads == settings["num_attention_heads"]
+    layers, head_size = settings["num_hidden_layers"], settings["hidden_size"] // settings["num_attention_heads"]
+    assert size.dimensions.key_value_elements == layers * 2 * 2 * head_size
 
 
 def test_sliding_windows_by_layer() -> None:
@@ -127,6 +135,22 @@ def test_sliding_windows_by_layer() -> None:
     assert describe(ConfigurationOnly(small_llama())).sliding_windows == [None] * 2
     mixed = Gemma3TextConfig(**few, head_dim=8, sliding_window=8, sliding_window_pattern=2)
     assert describe(ConfigurationOnly(mixed)).sliding_windows == [8, None, 8, None]
+
+
+def test_a_layer_that_borrows_keys_sees_what_their_layer_sees() -> None:
+    few = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = Gemma3nTextConfig(
+        **few,
+        vocab_size=64,
+        vocab_size_per_layer_input=64,
+        head_dim=8,
+        num_hidden_layers=4,
+        num_kv_shared_layers=2,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        sliding_window=8,
+        activation_sparsity_pattern=[0.0] * 4,
+    )
+    assert describe(ConfigurationOnly(config)).sliding_windows == [8, None, 8, None]
 
 
 def test_a_configuration_of_no_language_model_is_a_line() -> None:

@@ -8,30 +8,36 @@ from specstudy.formulas import Dimensions
 from specstudy.models.memory import GIB, MemoryEstimate, ModelSize, Workload, advice, estimate_memory, key_value_bytes
 
 SMALL = Dimensions(
-    n_layers=3, hidden_size=32, n_heads=4, n_kv_heads=2, head_dim=8, intermediate_size=48, output_rows=100
+    n_layers=3,
+    n_heads=4,
+    hidden_size=32,
+    output_rows=100,
+    matmul_parameters=30_000,
+    key_value_elements=96,
+    widest_product=80,
 )
 VERIFIER = ModelSize(n_parameters=1_000, dimensions=SMALL, vocabulary_rows=100)
-DRAFT = ModelSize(n_parameters=300, dimensions=replace(SMALL, n_layers=1, output_rows=50), vocabulary_rows=120)
+DRAFT = ModelSize(n_parameters=300, dimensions=replace(SMALL, n_layers=1, key_value_elements=32), vocabulary_rows=120)
 WORK = Workload(
     n_prompt_tokens=20, n_new_tokens=10, block_tokens=16, chunk_elements=1_000, fewest_queries=1, first_room=8
 )
-QWEN_3B = Dimensions(36, 2048, 16, 2, 128, 11008, 151936)
-QWEN_HALF_B = Dimensions(24, 896, 14, 2, 64, 4864, 151936)
+QWEN_3B = replace(SMALL, n_heads=16, key_value_elements=36 * 2 * 2 * 128, widest_product=2048 + 11008)
+QWEN_HALF_B = replace(SMALL, n_heads=14, key_value_elements=24 * 2 * 2 * 64, widest_product=896 + 4864)
 
 
 def test_every_part_by_hand() -> None:
     estimate = estimate_memory(VERIFIER, DRAFT, 2, WORK)
     assert estimate.verifier_weights == 2_000
     assert estimate.draft_weights == 600
-    # keys and values * key heads * head size * twice the 30 tokens * 2 bytes, in 3 layers and in 1
-    assert estimate.key_value_caches == 2 * 2 * 8 * 60 * 2 * (3 + 1)
+    # keys and values of a token in both models * twice the 30 tokens * 2 bytes
+    assert estimate.key_value_caches == (96 + 32) * 60 * 2
     # 14 copies * 4 bytes * 16 rows of the wider vocabulary
     assert estimate.logits == 14 * 4 * 16 * 120
     # 4 heads * 30 * 30 = 3,600 elements do not fit into a chunk of 1,000
     assert estimate.attention == 2 * 4 * 1_000
-    # 30 tokens * 2 bytes * (residual in and out, queries and output, keys and values, 3 matrices of the MLP)
-    assert estimate.activations == 30 * 2 * (2 * 32 + 2 * 8 * 4 + 2 * 8 * 2 + 3 * 48)
-    assert estimate.total == GIB // 2 + 2_000 + 600 + 15_360 + 107_520 + 8_000 + 18_240
+    # 30 tokens * 2 bytes * four times what goes into and comes out of a matrix of the MLP
+    assert estimate.activations == 30 * 2 * 4 * 80
+    assert estimate.total == GIB // 2 + 2_000 + 600 + 15_360 + 107_520 + 8_000 + 19_200
 
 
 def test_a_packed_head_is_a_second_copy_of_the_embedding_that_it_is_tied_to() -> None:
@@ -53,7 +59,7 @@ def test_a_short_text_takes_less_than_a_block_a_chunk_or_a_room() -> None:
     estimate = estimate_memory(VERIFIER, DRAFT, 2, Workload(3, 2, 256, 16_000_000, 1, 512))
     assert estimate.logits == 14 * 4 * 3 * 120
     assert estimate.attention == 2 * 4 * 4 * 5 * 5
-    assert estimate.key_value_caches == 2 * 2 * 8 * 512 * 2 * 4
+    assert estimate.key_value_caches == (96 + 32) * 512 * 2
 
 
 def test_a_chunk_has_its_fewest_queries_however_long_they_are() -> None:

@@ -139,6 +139,15 @@ def test_layers_that_are_not_seen_are_noticed(model: LanguageModel) -> None:
         sums.finish()
 
 
+def test_layers_of_different_numbers_of_heads_are_refused() -> None:
+    function = attention._AttentionFunction(2, WINDOW, 0)
+    for n_heads in (2, 4):
+        q = torch.zeros(1, n_heads, 3, 4)
+        function.attend(torch.nn.Module(), q, q, q, None)
+    with pytest.raises(UserError, match="different numbers of attention heads"):
+        function.finish()
+
+
 @pytest.mark.parametrize("argument", [{"position_bias": torch.zeros(1)}, {"dropout": 0.1}, {"is_causal": False}])
 def test_an_unknown_argument_is_an_error(argument: dict[str, Any]) -> None:
     function = attention._AttentionFunction(1, WINDOW, 0)

@@ -86,12 +86,18 @@ class SumsOfLayers:
     def finish(self) -> AttentionSums:
         """Move the sums to the CPU.
 
-        Raises UserError if not every layer was seen once, FloatingPointError if rows of attention do not sum to 1.
+        Raises UserError if not every layer was seen once or their heads differ in number, FloatingPointError if rows
+        of attention do not sum to 1.
         """
         if len(self._layers) != self.n_layers:
             raise UserError(
                 f"the attention of {len(self._layers)} of {self.n_layers} layers was seen: that of this architecture "
                 "cannot be measured; choose another verifier"
+            )
+        if len({len(layer.columns) for layer in self._layers}) > 1:
+            raise UserError(
+                "its layers have different numbers of attention heads, of which no common mean is defined here; "
+                "choose another verifier"
             )
         columns, late, visible, paid_to_no_key, entropy = (
             torch.stack([getattr(layer, name) for layer in self._layers]).cpu()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from specstudy.errors import UserError
 from specstudy.models import shallow
+from specstudy.models.context import context_length
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.load import PairSources
@@ -35,45 +36,53 @@ def describe_pair(sources: PairSources) -> tuple[Description, Description]:
     verifier = describe(sources.verifier)
     if isinstance(sources.draft, Path):
         trunk = trunk_of(sources.verifier)
-        cut_from = verifier if trunk is sources.verifier else describe(trunk)
-        return verifier, _describe_shallow(sources.draft, cut_from)
+        return verifier, _describe_shallow(sources.draft, trunk)
     return verifier, describe(sources.draft)
 
 
 def describe(source: ModelSource) -> Description:
     """A model from its own files. Raises UserError."""
     module = source.without_weights()
-    config = module.config
-    dimensions = dimensions_of(module)
+    dimensions = source.dimensions(module)
     # Tied weights are one parameter here, as they are in memory.
     n_parameters = sum(parameter.numel() for parameter in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings().weight
-    layers = DynamicCache(config=config).layers
     return Description(
         files=source.weight_files(),
         size=ModelSize(n_parameters, dimensions, dimensions.output_rows, head.numel() if head is embedding else 0),
-        sliding_windows=[
-            layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers
-        ],
-        context_length=getattr(config.get_text_config(decoder=True), "max_position_embeddings", None),
+        sliding_windows=_sliding_windows(module),
+        context_length=context_length(module),
     )
 
 
-def _describe_shallow(directory: Path, verifier: Description) -> Description:
+def _sliding_windows(module: PreTrainedModel) -> list[int | None]:
+    layers = DynamicCache(config=module.config).layers
+    windows = [layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers]
+    kinds = getattr(module.config.get_text_config(decoder=True), "layer_types", None)
+    # A layer that attends to another's keys and values has none to tell its window.
+    of_kind = {kind: window for kind, window in zip(kinds or [], windows, strict=False) if window}
+    return [of_kind.get(kind) for kind in kinds] if kinds else windows
+
+
+def _describe_shallow(directory: Path, trunk: ModelSource) -> Description:
     """Its own are its layers, and its head's copy of some of the verifier's rows."""
-    card = shallow.checked_card(directory, fingerprint_of(verifier.files))
+    card = shallow.checked_card(directory, fingerprint_of(trunk.weight_files()))
+    verifier = trunk.without_weights()
     path = directory / shallow.WEIGHTS
     try:
         with safe_open(str(path), framework="pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 - a file is no dict
         n_head_ids = shapes.pop("head_ids")[0]
-    except (OSError, SafetensorError, KeyError) as error:
+        module = shallow.without_weights(verifier, card.n_layers, torch.arange(n_head_ids))
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"models.draft={directory}: {path.name} is damaged ({error}); fetch it again") from error
-    dimensions = replace(verifier.size.dimensions, n_layers=card.n_layers, output_rows=n_head_ids)
+    dimensions = dimensions_of(module)
     n_own = sum(torch.Size(shape).numel() for shape in shapes.values())
     return Description(
         files=[path],
-        size=ModelSize(n_own + n_head_ids * dimensions.hidden_size, dimensions, verifier.size.vocabulary_rows),
-        sliding_windows=verifier.sliding_windows[: card.n_layers],
-        context_length=verifier.context_length,
+        size=ModelSize(
+            n_own + n_head_ids * dimensions.hidden_size, dimensions, len(verifier.get_output_embeddings().weight)
+        ),
+        sliding_windows=_sliding_windows(module),
+        context_length=context_length(module),
     )

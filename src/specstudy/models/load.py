@@ -22,6 +22,7 @@ from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow, upcycled
 from specstudy.models.attention import use_grouped_attention
+from specstudy.models.context import context_length
 from specstudy.models.device import multiplies_packed_weights
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
@@ -96,9 +97,8 @@ class LanguageModel:
 
     @property
     def context_length(self) -> int | None:
-        """Longest sequence that the configuration promises, or None if it says nothing."""
-        config = self.module.config.get_text_config(decoder=True)
-        return getattr(config, "max_position_embeddings", None)
+        """Longest sequence that the model takes, or None if nothing bounds it."""
+        return context_length(self.module)
 
     def emittable_logits(self, logits: Tensor) -> Tensor:
         """Logits [..., padded vocabulary] as float32 [..., vocabulary], -inf where no token has the id."""
@@ -203,7 +203,7 @@ def load_model(
         module=module,
         vocabulary=vocabulary,
         unused_ids=unused,
-        dimensions=dimensions_of(module),
+        dimensions=source.dimensions(module),
         fingerprint=fingerprint_of(files),
         note=note,
         stored_generation_settings=module.generation_config.to_diff_dict(),

@@ -16,6 +16,10 @@ ATTENTION_COPIES = 2
 """Scores and weights of a chunk of queries, both float32."""
 
 
+PRODUCTS_AT_ONCE = 4
+"""Queries, keys, values and output; or the gate, what it lets through, both together, and the output."""
+
+
 @dataclass(frozen=True)
 class ModelSize:
     """What decides a model's memory. Parameters shared with another model that is loaded anyway are not counted.
@@ -72,8 +76,7 @@ def estimate_memory(
     """
     logit_rows = min(work.block_tokens, max(work.n_prompt_tokens, work.n_new_tokens))
     most_rows = max(verifier.vocabulary_rows, draft.vocabulary_rows)
-    heads = verifier.dimensions.n_heads
-    one_query = heads * work.n_tokens
+    one_query = verifier.dimensions.n_heads * work.n_tokens
     chunk_elements = min(one_query * work.n_tokens, max(work.chunk_elements, work.fewest_queries * one_query))
     return MemoryEstimate(
         program=PROGRAM_BYTES,
@@ -94,16 +97,12 @@ def key_value_bytes(dimensions: Dimensions, n_tokens: int, first_room: int, byte
 
     Layers with a sliding window count like the others: they keep what a rejection might need again.
     """
-    d = dimensions
-    return 2 * d.n_layers * d.n_kv_heads * d.head_dim * max(first_room, 2 * n_tokens) * bytes_per_value
+    return dimensions.key_value_elements * max(first_room, 2 * n_tokens) * bytes_per_value
 
 
 def _activation_bytes(dimensions: Dimensions, n_tokens: int, bytes_per_value: int) -> int:
-    """Inside one layer, for all tokens of a pass: queries, keys, values, output, residual, and the MLP's matrices."""
-    d = dimensions
-    active_width = d.intermediate_size * max(1, d.n_active_experts) + d.shared_intermediate_size
-    width = 2 * d.hidden_size + 2 * d.head_dim * (d.n_heads + d.n_kv_heads) + d.mlp_matrices * active_width
-    return n_tokens * width * bytes_per_value
+    """Inside one layer, for all tokens of a pass: the residual, and what a gated MLP or the attention holds at once."""
+    return n_tokens * PRODUCTS_AT_ONCE * dimensions.widest_product * bytes_per_value
 
 
 def advice(estimate: MemoryEstimate, bytes_per_value: int, limit_bytes: int) -> list[str]:

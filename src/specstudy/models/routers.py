@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from specstudy.errors import UserError
-from specstudy.models.dimensions import EXPERTS
+
+# The names that configurations use for how many experts there are.
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,10 @@ class FrequentIdsHead(nn.Module):
         """Rows `ids` (distinct) of `full_head` [vocabulary, D]. Raises ValueError for ids that it does not have."""
         super().__init__()
         self.n_vocabulary = full_head.shape[0]
-        ids = ids.to(full_head.device, torch.int64)
         if not (0 < len(ids) == len(ids.unique()) and int(ids.min()) >= 0 and int(ids.max()) < self.n_vocabulary):
             raise ValueError(f"the ids of the head are not distinct ids below {self.n_vocabulary}")
-        self.register_buffer("ids", ids, persistent=False)
-        self.register_buffer("weight", full_head[ids], persistent=False)
+        self.register_buffer("ids", ids.to(full_head.device, torch.int64), persistent=False)
+        self.register_buffer("weight", full_head[self.ids], persistent=False)
 
     def pack(self) -> None:
         """Keep the rows in oneDNN's own order (see packed_linear)."""
@@ -127,20 +126,26 @@ def load_shallow_draft(
         raise UserError(f"models.draft={directory}: {WEIGHTS} is damaged ({reason}); fetch it again") from error
 
 
-def _assemble(
-    verifier: PreTrainedModel, n_layers: int, head_ids: Tensor, tensors: dict[str, Tensor]
-) -> PreTrainedModel:
-    """A model of the verifier's class with these layers and norm; embedding and rotary table are the verifier's."""
+def without_weights(verifier: PreTrainedModel, n_layers: int, head_ids: Tensor) -> PreTrainedModel:
+    """A draft with layers and norm of shapes alone; embedding, rotary table and the head's rows are the verifier's."""
     config = copy.deepcopy(verifier.config)
     config.num_hidden_layers = n_layers
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:n_layers]
-    embedding = verifier.get_input_embeddings().weight.detach()
     with torch.device("meta"):
         draft = type(verifier)(config)
     draft.set_input_embeddings(verifier.get_input_embeddings())
     draft.model.rotary_emb = verifier.model.rotary_emb
     draft.lm_head = FrequentIdsHead(verifier.get_output_embeddings().weight.detach(), head_ids)
+    return draft
+
+
+def _assemble(
+    verifier: PreTrainedModel, n_layers: int, head_ids: Tensor, tensors: dict[str, Tensor]
+) -> PreTrainedModel:
+    """The draft with these layers and norm."""
+    draft = without_weights(verifier, n_layers, head_ids)
+    embedding = verifier.get_input_embeddings().weight.detach()
     own = {name: value.to(embedding.device, embedding.dtype) for name, value in tensors.items()}
     shared = {"embed_tokens.weight": embedding}
     draft.model.load_state_dict({**own, **shared}, assign=True)

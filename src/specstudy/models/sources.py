@@ -23,7 +23,9 @@ from transformers import (
 
 from specstudy.config import local_path
 from specstudy.errors import UserError, no_such
+from specstudy.formulas import Dimensions
 from specstudy.models import embedded, upcycled
+from specstudy.models.dimensions import dimensions_of
 
 WEIGHTS = "model.safetensors"
 WEIGHTS_INDEX = "model.safetensors.index.json"
@@ -93,6 +95,13 @@ class ModelSource:
         except Exception as error:  # whatever a model's files make the library raise
             raise self.refused(error) from error
         return module
+
+    def dimensions(self, module: PreTrainedModel) -> Dimensions:
+        """Sizes of this model's modules. Raises UserError."""
+        try:
+            return dimensions_of(module)
+        except Exception as error:  # whatever a model's own code raises
+            raise self.refused(f"one token's pass fails: {error!r}") from error
 
     def refused(self, reason: object) -> UserError:
         """One line for whatever is wrong with this model: foreign files fail in every way there is."""
