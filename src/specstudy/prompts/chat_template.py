@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from specstudy.errors import one_line
 from specstudy.prompts.bounded import OutOfBoundsError, bounded
+from specstudy.prompts.fields import MAX_TEXT_CHARACTERS
 from specstudy.prompts.prompt import Message
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class ChatTemplate:
         except Exception as error:  # templates raise jinja2 errors and whatever their own raise_exception gives
             reason = one_line(str(error)) or type(error).__name__
             raise ValueError(f"the chat template refuses this prompt: {reason}") from error
+        if len(text) > MAX_TEXT_CHARACTERS:
+            raise ValueError(f"the chat template makes {len(text):,} characters of this prompt")
         return str(text)
 
     def skeleton(self, conversation: Conversation, leave_empty: bool = False) -> list[str]:
