@@ -319,6 +319,12 @@ class TestColumns:
         assert [p.text for p in prompts] == ["2 + 3?", "3 + 3?"]
         assert notes == [f"{path}: not used: answer, n"]
 
+    def test_none_is_no_column_even_of_that_name(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "p.jsonl", json_lines({"text": "Why?", "none": "no", "prompt_id": "a"}))
+        prompts, notes = read_prompt_file(path, Columns(prompt_id="none", category="none"))
+        assert prompts == [Prompt("p-0001", "own", "Why?")]
+        assert notes == [f"{path}: not used: none, prompt_id"]
+
     def test_a_context_follows_the_text_where_it_is_asked_for(self, tmp_path: Path) -> None:
         rows = [{"instruction": "Add.", "input": "2, 3", "output": "5"}, {"instruction": "Why?", "input": ""}]
         path = written(tmp_path, "p.json", json.dumps(rows))

@@ -45,8 +45,8 @@ class Columns:
         there = [column for column in wanted if not is_empty(values.get(column))]
         if len(there) > 1:
             raise UserError(
-                f"{place} has both {self.text} and {self.messages}; give one of them, or prompts.messages_column=none "
-                "to take the one, prompts.text_column=none to take the other"
+                f"{place} has both {self.text} and {self.messages}; give one of them, or choose: "
+                f"prompts.messages_column=none takes {self.text}, prompts.text_column=none takes {self.messages}"
             )
         if not self._named:
             there += [column for column in _USUAL_CONVERSATIONS if _is_list(values.get(column))]

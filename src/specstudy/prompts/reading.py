@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from specstudy.errors import UserError, one_line
-from specstudy.prompts.columns import Columns, is_empty
+from specstudy.prompts.columns import NO_COLUMN, Columns, is_empty
 from specstudy.prompts.conversation import Talk, read_conversation
 from specstudy.prompts.fields import MAX_NAME_CHARACTERS, name_of, text_of
 from specstudy.prompts.files import Row, plain_name, read_rows
@@ -75,10 +75,11 @@ class _Reader:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def prompt(self, row: Row) -> Prompt:
-        c, values, place = self.columns, row.values, row.place
+        # `none` is no column, whatever a file calls its own.
+        c, values, place = self.columns, {**row.values, NO_COLUMN: None}, row.place
         column = c.of_the_prompt(values, place)
-        self.used |= {column, c.prompt_id, c.category, c.system, c.context}
-        for name, value in values.items():
+        self.used |= {column, c.prompt_id, c.category, c.system, c.context}.difference({NO_COLUMN})
+        for name, value in row.values.items():
             self.seen[name] = self.seen.get(name, False) or not is_empty(value)
         talk = self._talk(values[column], column, place)
         system = text_of(values.get(c.system), c.system, place, may_be_blank=True)
@@ -99,7 +100,7 @@ class _Reader:
             self.left_out["end in an answer: the last message of the user gets answered"] += talk.was_answered
             return talk
         if isinstance(value, list) and self.columns.may_be_turns(column) and isinstance(value[0], str):
-            self.left_out[f"have several {column}: the first is the prompt"] += len(value) > 1
+            self.left_out["have several turns: the first is the prompt"] += len(value) > 1
             value = value[0]
         elif isinstance(value, list) and isinstance(value[0], Mapping):
             raise UserError(f"{place}: {column} is no text; prompts.messages_column={column} reads a conversation")
