@@ -32,14 +32,14 @@ def use_template(tokenizer: PreTrainedTokenizerBase, model: str, name: str, thin
         raise UserError(f"prompts.template={one_line(name, 60)}: {model} has no chat templates with names")
     if tokenizer.chat_template:
         _refuse_endless(ChatTemplate(tokenizer), model)
-    if thinking is not None and not has_switch(tokenizer):
+    if thinking is not None and not _has_switch(tokenizer):
         raise UserError(
             f"prompts.thinking={str(thinking).lower()}: {model} has no chat template with such a switch; "
             "leave it at null"
         )
 
 
-def has_switch(tokenizer: PreTrainedTokenizerBase) -> bool:
+def _has_switch(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether thinking or not makes a difference to the chat template; True for one that refuses all that is tried."""
     if not tokenizer.chat_template:
         return False

@@ -91,13 +91,13 @@ class Columns:
         """The setting that would read this row, as far as one can tell."""
         texts = {name.lower(): name for name, value in values.items() if _is_text(value)}
         near = difflib.get_close_matches(self.text.lower(), texts, n=1)
-        likely = next((texts[name] for name in (*near, *_USUAL_TEXTS) if name in texts), None)
-        if likely is not None:
-            return f"prompts.text_column={one_line(likely, 60)} takes {one_line(likely, 60)}"
-        lists = [name for name, value in values.items() if _is_list(value)]
-        if lists:
-            return f"prompts.messages_column={one_line(lists[0], 60)} takes {one_line(lists[0], 60)}"
-        return "prompts.text_column names the column"
+        likely = [("text", texts[name]) for name in (*near, *_USUAL_TEXTS) if name in texts]
+        lists = [("messages", name) for name, value in values.items() if _is_list(value)]
+        tried = [*lists, *likely] if self._named == [self.messages] else [*likely, *lists]
+        if not tried:
+            return "prompts.text_column names the column"
+        kind, name = tried[0]
+        return f"prompts.{kind}_column={one_line(name, 60)} takes {one_line(name, 60)}"
 
 
 def is_empty(value: object) -> bool:

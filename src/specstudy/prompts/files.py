@@ -145,6 +145,8 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
         place = f"{path} item {number}"
         if not isinstance(value, dict):
             raise UserError(f"{place} is not an object with a text")
+        if value.keys() & {"role", "from"}:
+            raise UserError(f'{place} is a message; a conversation is written as {{"messages": [...]}} in the array')
         yield Row(place, number, value)
 
 

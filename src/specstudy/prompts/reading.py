@@ -75,8 +75,8 @@ class _Reader:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def prompt(self, row: Row) -> Prompt:
-        # `none` is no column, whatever a file calls its own.
-        c, values, place = self.columns, {**row.values, NO_COLUMN: None}, row.place
+        c, place = self.columns, row.place
+        values = {name: value for name, value in row.values.items() if name != NO_COLUMN}
         column = c.of_the_prompt(values, place)
         self.used |= {column, c.prompt_id, c.category, c.system, c.context}.difference({NO_COLUMN})
         for name, value in row.values.items():
