@@ -150,10 +150,10 @@ def _longest_prompt(
             faults.append(f"{prompt.prompt_id} ({n_tokens} tokens)")
         else:
             lengths.append(n_tokens)
-    print(*(f"note: {note}\n" for note in notes), sep="", end="")
-    print(f"{len(prompts)} prompts, the longest {max(lengths)} tokens, and {config.decode.max_new_tokens} new ones.")
     if len(faults) == len(prompts):
         raise UserError(f"none of the prompts can be measured, the first being too long or refused: {faults[0]}")
+    print(*(f"note: {note}\n" for note in notes), sep="", end="")
+    print(f"{len(prompts)} prompts, the longest {max(lengths)} tokens, and {config.decode.max_new_tokens} new ones.")
     if faults:
         print(f"{len(faults)} of them cannot be measured, being too long or refused: {', '.join(faults[:3])}")
     return max(lengths)

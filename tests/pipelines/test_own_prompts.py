@@ -70,9 +70,17 @@ def test_odd_ids_are_data_and_name_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x1f\x8b\x08", b'{"text": "a"}\n{"text": "\xff"}', b'{"messages": [], "text": "a"}']
+    "content", [b"", b"\x1f\x8b\x08", b'{"text": "a"}\n{"text": "\xff"}', b'{"messages": [1], "text": "a"}']
 )
 def test_a_refused_file_leaves_nothing_behind(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(UserError, match=r"mine\.jsonl"):
         workflow.run(configuration(tmp_path, content), [PREFILL])
     assert not (tmp_path / "outputs").exists()
+
+
+def test_what_is_left_out_of_a_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, object]] = [{"turns": ["Why?", "How?"], "answer": "So."}]
+    assert workflow.run(configuration(tmp_path, rows), [PREFILL]) == 0
+    notes = ["1 of 1 prompts have several turns: the first is the prompt", "not used: answer"]
+    said = "".join(f"note: {tmp_path / 'mine.jsonl'}: {note}\n" for note in notes)
+    assert capsys.readouterr().err.startswith(said)

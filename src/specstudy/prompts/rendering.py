@@ -20,8 +20,8 @@ BETWEEN_MESSAGES = "\n\n"
 def render(prompt: Prompt, tokenizer: PreTrainedTokenizerBase, thinking: bool | None = None) -> RenderedPrompt:
     """Render with the chat template, or as raw text where the tokenizer has none; label every position by span.
 
-    `thinking` is what a template's switch gets (None: its own default). Raises ValueError where the
-    template refuses the prompt, or changes it in a way that cannot be followed.
+    `thinking` is what a template's switch gets (None: its own default). Raises ValueError where the template refuses
+    the prompt, or changes it in a way that cannot be followed.
     """
     notes: list[str] = []
     if tokenizer.chat_template:
