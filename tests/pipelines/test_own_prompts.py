@@ -9,6 +9,7 @@ import pytest
 import workflow
 from prefill import PREFILL
 from small_tokenizers import CHATML_WITH_SYSTEM
+from stages import Failure
 from tiny_study import NEW_TOKENS, tiny_pair
 
 from specstudy import open_run
@@ -84,3 +85,7 @@ def test_what_is_left_out_of_a_file_is_said(tmp_path: Path, capsys: pytest.Captu
     notes = ["1 of 1 prompts have several turns: the first is the prompt", "not used: answer"]
     said = "".join(f"note: {tmp_path / 'mine.jsonl'}: {note}\n" for note in notes)
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_the_message_of_a_failure_cannot_command_the_terminal() -> None:
+    assert Failure.of("render", "a", ValueError("\x1b[31m no,\u202e\x07 never")).message == "[31m no, never"
