@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import entry
 from rich.text import Text
-from workflow import check_proposers, chosen_prompts
+from workflow import check_proposers, choose_template, chosen_prompts
 
 from specstudy.config import PROJECT_ROOT, ModelsConfig, StudyConfig
 from specstudy.errors import UserError
@@ -45,6 +45,7 @@ def doctor(config: StudyConfig) -> int:
     if sources is None:
         return 2
     check_proposers(config, sources)
+    choose_template(config, sources)
     pair = describe_pair(sources)
     _print("The pair", _pair(config.models, pair, len(sources.tokenizer)), header=["", "verifier", "draft"])
     longest = _longest_prompt(config, sources.tokenizer, pair)
@@ -137,7 +138,7 @@ def _longest_prompt(
 
     context = min(filter(None, (model.context_length for model in pair)), default=None)
     lengths, faults = [0], []
-    prompts = chosen_prompts(config)
+    prompts, notes = chosen_prompts(config)
     for prompt in prompts:
         try:
             n_tokens = len(render(prompt, tokenizer, config.prompts.thinking).positions)
@@ -148,6 +149,9 @@ def _longest_prompt(
             faults.append(f"{prompt.prompt_id} ({n_tokens} tokens)")
         else:
             lengths.append(n_tokens)
+    if len(faults) == len(prompts):
+        raise UserError(f"none of the prompts can be measured, the first being too long or refused: {faults[0]}")
+    print(*(f"note: {note}\n" for note in notes), sep="", end="")
     print(f"{len(prompts)} prompts, the longest {max(lengths)} tokens, and {config.decode.max_new_tokens} new ones.")
     if faults:
         print(f"{len(faults)} of them cannot be measured, being too long or refused: {', '.join(faults[:3])}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specstudy.config import PROJECT_ROOT, StudyConfig
+from specstudy.errors import one_line
 from specstudy.prompts import Prompt, RenderedPrompt
 from specstudy.records import ErrorRow
 from specstudy.setting import Setting
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Records = Mapping[str, Sequence[object]]
 
+_LONGEST_MESSAGE = 2_000
 PIPELINES = Path(__file__).resolve().parent
 
 
@@ -77,7 +79,7 @@ class Failure:
     @staticmethod
     def of(stage: str, prompt_id: str, error: Exception) -> Failure:
         kind = type(error).__name__
-        return Failure(stage, prompt_id, kind, " ".join(str(error).split()) or kind)
+        return Failure(stage, prompt_id, kind, one_line(str(error), _LONGEST_MESSAGE) or kind)
 
     def row(self) -> ErrorRow:
         return ErrorRow(stage=self.stage, prompt_id=self.prompt_id, kind=self.kind, message=self.message)

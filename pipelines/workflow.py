@@ -14,7 +14,7 @@ from progress import Progress
 from stages import Failure, Stage, is_of_the_prompt, shared_parts
 
 from specstudy.config import StudyConfig, local_path, to_mapping
-from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompts, render, select
+from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompt_file, render, select, use_template
 from specstudy.prompts.poisoned import check_contexts, read_contexts
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
 from specstudy.records import PromptVersion
@@ -59,9 +59,11 @@ def run(
     """
     output_dir = local_path(config.output_dir)
     # Whatever can be refused is refused before there is a run directory.
-    prompts = chosen_prompts(config)
+    prompts, notes = chosen_prompts(config)
     check_versions(config, prompts)
     load = find_models(config) if stages else None
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     with run_directory(
         output_dir,
         models=config.models.name,
@@ -84,15 +86,22 @@ def open_store(config: StudyConfig) -> Store:
     return Store(place if "://" in place else local_path(config.output_dir) / place)
 
 
-def chosen_prompts(config: StudyConfig) -> list[Prompt]:
-    """The prompts that the configuration names."""
-    return select(_all_prompts(config), config.prompts.categories, config.prompts.per_category)
+def chosen_prompts(config: StudyConfig) -> tuple[list[Prompt], list[str]]:
+    """The prompts that the configuration names, and a line on each thing in their file that was left out."""
+    prompts, notes = _all_prompts(config)
+    return select(prompts, config.prompts.categories, config.prompts.per_category), notes
 
 
-def _all_prompts(config: StudyConfig) -> list[Prompt]:
+def _all_prompts(config: StudyConfig) -> tuple[list[Prompt], list[str]]:
     p = config.prompts
-    columns = Columns(text=p.text_column, prompt_id=p.id_column, category=p.category_column)
-    return read_prompts(local_path(p.path), columns)
+    columns = Columns(
+        text=p.text_column,
+        prompt_id=p.id_column,
+        category=p.category_column,
+        messages=p.messages_column,
+        context=p.context_column,
+    )
+    return read_prompt_file(local_path(p.path), columns)
 
 
 def check_versions(config: StudyConfig, prompts: Sequence[Prompt]) -> None:
@@ -110,7 +119,7 @@ def prompt_versions(config: StudyConfig, prompts: Sequence[Prompt], pair: Pair) 
         def count(text: str) -> int:
             return len(pair.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-        category = {prompt.prompt_id: prompt.category for prompt in _all_prompts(config)}
+        category = {prompt.prompt_id: prompt.category for prompt in _all_prompts(config)[0]}
         return poisoned(prompts, read_contexts(local_path(p.contexts)), category, p.doses, config.seed, count)
     if p.versions == "hidden":
         from specstudy.models.without_position import refuse_unless_maskable
@@ -138,6 +147,7 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
     dtype = choose_dtype(config.execution.dtype, device)
     found = find_pair(config.models.verifier, config.models.draft, config.models.trust_remote_code)
     check_proposers(config, found)
+    choose_template(config, found)
     return lambda: load_found_pair(found, device, dtype)
 
 
@@ -147,6 +157,12 @@ def check_proposers(config: StudyConfig, found: PairSources) -> None:
         from specstudy.models.early_exit import refuse_unless_it_has_more_layers
 
         refuse_unless_it_has_more_layers(found.verifier, config.spec.exit_layers)
+
+
+def choose_template(config: StudyConfig, found: PairSources) -> None:
+    """Leave the pair's tokenizer with the chat template of the configuration. Raises UserError for an unfit one."""
+    model = f"models.verifier={config.models.verifier}"
+    use_template(found.tokenizer, model, config.prompts.template, config.prompts.thinking)
 
 
 def _measure(

@@ -170,6 +170,12 @@ def test_sampling_of_spec_follows_decode_unless_set() -> None:
     assert from_mapping({"decode": {"temperature": 0}, "spec": {"temperature": [1, 0]}}).spec.temperature == (1.0, 0.0)
 
 
+def test_categories_may_be_numbers() -> None:
+    assert from_mapping({"prompts": {"categories": [3, "code"]}}).prompts.categories == ("3", "code")
+    with pytest.raises(UserError, match=r"prompts\.categories must be a text"):
+        from_mapping({"prompts": {"categories": [True]}})
+
+
 def test_whole_numbers_become_floats_where_a_setting_is_real() -> None:
     assert isinstance(DecodeConfig(temperature=1).temperature, float)
     assert isinstance(PrefillConfig(threshold=5).threshold, float)

@@ -17,6 +17,7 @@ from specstudy.rules import (
     FLAG,
     LABEL,
     TEXT,
+    TEXT_OR_NUMBER,
     Rule,
     Section,
     one_of,
@@ -48,7 +49,8 @@ class ModelsConfig(Section):
 class PromptsConfig(Section):
     """The prompt file, which of its categories, and how many of each (the first ones; null: all).
 
-    `thinking` switches the thinking of chat templates that have such a switch (null: the template's own default).
+    Of columns, `none` stands for no such column; what is in `context_column` follows the text. `template` names one of
+    several chat templates. `thinking` switches the thinking of templates that can (null: the template's own default).
     `versions` asks each prompt in several ways: over contexts made worse at 1 to `doses` (`contexts` names the file of
     contexts), with a position hidden from attention, or at other `temperatures` of the verifier.
     """
@@ -56,11 +58,14 @@ class PromptsConfig(Section):
     NAME: ClassVar[str] = "prompts"
     name: str = setting("study50", LABEL)
     path: str = setting("data/prompts/study50.jsonl", TEXT)
-    categories: tuple[str, ...] | None = setting(None, optional(one_or_more(TEXT)))
+    categories: tuple[str, ...] | None = setting(None, optional(one_or_more(TEXT_OR_NUMBER)))
     per_category: int | None = setting(None, optional(whole(1, 1_000_000)))
     text_column: str = setting("text", TEXT)
     id_column: str = setting("prompt_id", TEXT)
     category_column: str = setting("category", TEXT)
+    messages_column: str = setting("messages", TEXT)
+    context_column: str = setting("none", TEXT)
+    template: str = setting("default", TEXT)
     thinking: bool | None = setting(None, optional(FLAG))
     versions: str = setting("none", one_of("none", "poisoned", "hidden", "temperatures"))
     contexts: str = setting("data/prompts/contexts.yaml", TEXT)

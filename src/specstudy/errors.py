@@ -18,3 +18,10 @@ def no_such(kind: str, given: str, valid: Sequence[str], shown: str | None = Non
     near = next(iter(difflib.get_close_matches(given, valid, n=1)), nearest)
     hint = f"; did you mean {near}?" if near else ""
     return UserError(f"{shown or given}: no such {kind}{hint} (valid here: {', '.join(valid) or 'nothing'})")
+
+
+def one_line(text: str, longest: int = 200) -> str:
+    """A text as part of a message: white space and what cannot be printed are single spaces, the end is cut off."""
+    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * longest])
+    words = " ".join(plain.split())
+    return words if len(words) <= longest else words[:longest] + "..."

@@ -74,6 +74,10 @@ def _read_text(value: object) -> str:
     return value
 
 
+def _read_text_or_number(value: object) -> str:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _read_text(value)
+
+
 def _read_label(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
         raise ValueError
@@ -87,6 +91,7 @@ def _read_flag(value: object) -> bool:
 
 
 TEXT = Rule("a text", _read_text)
+TEXT_OR_NUMBER = Rule("a text", _read_text_or_number)
 LABEL = Rule("a name of letters, digits, dots, dashes and underscores", _read_label)  # it goes into folder names
 FLAG = Rule("true or false", _read_flag)
 

@@ -8,7 +8,8 @@ import doctor
 import pytest
 import torch
 import workflow
-from small_checkpoints import N_TOKENS, save_model, small_llama
+from small_checkpoints import N_TOKENS, edit_json, save_model, small_llama
+from small_tokenizers import CHATML
 from tiny_mixtures import families
 from transformers import AutoModelForCausalLM
 
@@ -112,6 +113,32 @@ def test_more_exit_layers_than_the_verifier_has_are_refused(
 def test_prompts_that_cannot_be_measured_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.doctor(configuration(tmp_path, texts=("Hello.", "a" * 60))) == 0
     assert "1 of them cannot be measured, being too long or refused: prompt-1 (" in capsys.readouterr().out
+
+
+def test_prompts_of_which_none_can_be_measured_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^none of the prompts can be measured, .*: prompt-0 \("):
+        doctor.doctor(configuration(tmp_path, texts=("a" * 60,)))
+
+
+@pytest.mark.parametrize("find", [doctor.doctor, workflow.find_models])
+def test_a_chat_template_has_to_be_named_where_there_is_no_default(
+    find: Callable[[StudyConfig], object], tmp_path: Path
+) -> None:
+    config = configuration(tmp_path)
+    (tmp_path / "verifier" / "chat_template.jinja").unlink()
+    named = [{"name": name, "template": CHATML} for name in ("rag", "tools")]
+    edit_json(tmp_path / "verifier" / "tokenizer_config.json", chat_template=named)
+    with pytest.raises(UserError, match=r"none of them default; give prompts\.template=rag, prompts\.template=tools$"):
+        find(config)
+    find(configuration(tmp_path, "prompts.template=rag"))
+
+
+def test_what_is_left_out_of_a_prompt_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configuration(tmp_path)
+    with (tmp_path / "prompts.jsonl").open("a") as file:
+        file.write('\n{"text": "Why?", "answer": "So."}\n')
+    assert doctor.doctor(config) == 0
+    assert f"note: {tmp_path / 'prompts.jsonl'}: not used: answer\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

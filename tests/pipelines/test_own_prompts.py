@@ -9,6 +9,7 @@ import pytest
 import workflow
 from prefill import PREFILL
 from small_tokenizers import CHATML_WITH_SYSTEM
+from stages import Failure
 from tiny_study import NEW_TOKENS, tiny_pair
 
 from specstudy import open_run
@@ -70,9 +71,21 @@ def test_odd_ids_are_data_and_name_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x1f\x8b\x08", b'{"text": "a"}\n{"text": "\xff"}', b'{"messages": [], "text": "a"}']
+    "content", [b"", b"\x1f\x8b\x08", b'{"text": "a"}\n{"text": "\xff"}', b'{"messages": [1], "text": "a"}']
 )
 def test_a_refused_file_leaves_nothing_behind(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(UserError, match=r"mine\.jsonl"):
         workflow.run(configuration(tmp_path, content), [PREFILL])
     assert not (tmp_path / "outputs").exists()
+
+
+def test_what_is_left_out_of_a_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, object]] = [{"turns": ["Why?", "How?"], "answer": "So."}]
+    assert workflow.run(configuration(tmp_path, rows), [PREFILL]) == 0
+    notes = ["1 of 1 prompts have several turns: the first is the prompt", "not used: answer"]
+    said = "".join(f"note: {tmp_path / 'mine.jsonl'}: {note}\n" for note in notes)
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_the_message_of_a_failure_cannot_command_the_terminal() -> None:
+    assert Failure.of("render", "a", ValueError("\x1b[31m no,\u202e\x07 never")).message == "[31m no, never"

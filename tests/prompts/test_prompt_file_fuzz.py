@@ -18,7 +18,9 @@ from refusals import NO_MODELS, last_line
 from specstudy.errors import UserError
 from specstudy.prompts import Prompt, read_prompts
 
-NAMES = st.sampled_from(["text", "prompt_id", "category", "system", "messages", "other"]) | st.text(max_size=5)
+NAMES = st.sampled_from(
+    ["text", "prompt_id", "category", "system", "messages", "conversations", "turns", "other"]
+) | st.text(max_size=5)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 MESSAGES = st.lists(
     st.fixed_dictionaries(
@@ -54,10 +56,14 @@ LINE_ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 CELLS = NAMES | st.text(max_size=9)
 CONTENTS = st.one_of(
     st.tuples(st.just(".jsonl"), st.builds(json_lines, ROWS, LINE_ENDS)),
-    st.tuples(st.just(".csv"), st.builds(csv_table, st.lists(st.lists(CELLS, max_size=4), max_size=4), LINE_ENDS)),
+    st.tuples(st.just(".json"), ROWS.map(lambda rows: json.dumps(rows).encode())),
+    st.tuples(
+        st.sampled_from([".csv", ".tsv"]),
+        st.builds(csv_table, st.lists(st.lists(CELLS, max_size=4), max_size=4), LINE_ENDS),
+    ),
     st.tuples(st.just(".parquet"), st.builds(parquet, TEXT_COLUMNS)),
     st.tuples(st.just(".txt"), st.text(max_size=60).map(lambda text: text.encode(errors="replace"))),
-    st.tuples(st.sampled_from([".jsonl", ".csv", ".parquet", ".txt"]), st.binary(max_size=80)),
+    st.tuples(st.sampled_from([".jsonl", ".json", ".csv", ".csv.gz", ".parquet", ".txt"]), st.binary(max_size=80)),
 )
 
 

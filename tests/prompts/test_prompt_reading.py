@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from specstudy.errors import UserError
-from specstudy.prompts import Columns, Message, Prompt, files, read_prompts, reading, select
+from specstudy.prompts import Columns, Message, Prompt, fields, files, read_prompt_file, read_prompts, select
 
 
 def written(directory: Path, name: str, content: str | bytes) -> Path:
@@ -61,7 +62,7 @@ class TestReading:
         path = written(tmp_path, "p.jsonl", json_lines({"prompt_id": prompt_id, "text": "t"}))
         assert read_prompts(path)[0].prompt_id == prompt_id
 
-    @pytest.mark.parametrize("prompt_id", [" ", "a\nb", "\x1b[31m", "a\u2028b", "nul\x00", "x" * 1001])
+    @pytest.mark.parametrize("prompt_id", ["a\nb", "\x1b[31m", "a\u2028b", "nul\x00", "x" * 1001])
     def test_ids_are_a_line(self, tmp_path: Path, prompt_id: str) -> None:
         for name in ("prompt_id", "category"):
             message = refusal(written(tmp_path, "p.jsonl", json_lines({name: prompt_id, "text": "t"})))
@@ -109,20 +110,20 @@ class TestReading:
         [
             ({"prompt_id": "a"}, "line 1 has no text and no messages (it has prompt_id); prompts.text_column"),
             ({}, "it has nothing"),
-            ({"text": None}, "has no text and no messages (it has text)"),
-            ({"text": 5}, "text must be a text that is not empty; got '5'"),
+            ({"text": None}, "has no text and no messages (it has nothing; text empty)"),
+            ({"text": 5}, "text must be a text; got '5'"),
             ({"text": ["a"]}, "text must be a text"),
-            ({"text": "  \n"}, "text must be a text that is not empty"),
+            ({"text": "  \n", "n": 1}, "has no text and no messages (it has n; text empty)"),
+            ({"text": [{"role": "user"}]}, "text is no text; prompts.messages_column=text reads a conversation"),
             ({"text": "a", "prompt_id": 1.5}, "prompt_id must be a text"),
             ({"text": "a", "prompt_id": True}, "prompt_id must be a text"),
             ({"text": "a", "category": ["code"]}, "category must be a text"),
-            ({"text": "a", "category": " "}, "category must be a text"),
             ({"text": "a", "system": {"x": 1}}, "system must be a text"),
             ({"a\nb": 1}, "it has a b"),
             ({"x" * 10_000: 1}, "x..."),
             ({"text": "a\ud800"}, "text holds half of a surrogate pair at character 1"),
             ("text", "line 1 is not a JSON object"),
-            (["text"], "line 1 is not a JSON object"),
+            (["text"], "line 1 is not a JSON object with a text; an array of objects belongs into a .json file"),
         ],
     )
     def test_a_wrong_row_is_one_line_saying_which(self, tmp_path: Path, row: object, said: str) -> None:
@@ -153,11 +154,23 @@ class TestReading:
             ("p.jsonl", b'{"text": "a", "prompt_id": "p-0002"}\n{"text": "b"}', "'p-0002' occurs twice"),
             ("p.csv", b"prompt_id,text\n1,Hello, world\n", "line 2 has more fields than the header"),
             ("p.csv", b'text\n"never closed\n', "is not CSV"),
-            ("p.csv", b"prompt_id;text\n1;Hello\n", "has no text and no messages (it has prompt_id;text)"),
+            ("p.csv", b"prompt_id;text\n1;Hello; world\n", "put quotes around a text that holds ';'"),
+            ("p.csv", b"text,,\nWhy, or how?,,\n", "line 2 has more fields than the header"),
+            ("p.csv", b'sep=;\ntext;n\n"a "b" c";1\n', "line 3 is not CSV"),
+            ("p.jsonl.gz", b"{}", "is not a gzip file, or is cut off"),
+            pytest.param("p.csv.gz", gzip.compress(b"text\nWhy?")[:-9], "is not a gzip file, or is cut off", id="cut"),
             ("p.csv", b"prompt_id,text\n1,\n", "line 2 has no text and no messages (it has prompt_id)"),
             ("p.parquet", b"PAR1 no", "is not a Parquet file"),
             ("p.parquet", b"", "is not a Parquet file"),
-            ("p.json", b"{}", "unknown kind of file; name a .jsonl, .csv, .parquet, .txt file"),
+            ("p.json", b'{"a": [{"text": "Why?"}], "b": []}', "nor an object that holds one array of them"),
+            (
+                "p.json",
+                b'{"messages": [{"role": "user", "content": "Why?"}]}',
+                "item 1 is a message; a conversation",
+            ),
+            ("p.json", b'[{"text": "Why?"},\n"How?"]', "item 2 is not an object with a text"),
+            ("p.json", b'[{"text": "Why?"},\n{"text"]', "line 2 is not JSON"),
+            ("p.md", b"{}", "unknown kind of file; name a .jsonl, .json, .csv, .tsv, .txt file"),
             ("p", b"{}", "unknown kind of file"),
         ],
     )
@@ -169,7 +182,7 @@ class TestReading:
         with path.open("wb") as file:  # a hole: no disk is used, and nothing of it may be read
             file.truncate(500 * 2**20)
         assert "is too large (500 MiB, at most 128); split it" in refusal(path)
-        monkeypatch.setattr(reading, "MAX_TEXT_CHARACTERS", 1000)
+        monkeypatch.setattr(fields, "MAX_TEXT_CHARACTERS", 1000)
         path = written(tmp_path, "p.csv", 'text\n"' + "a" * 1001 + '"\n')
         assert "line 2: text has 1,001 characters; at most 1,000 are read" in refusal(path)
 
@@ -208,6 +221,14 @@ HI, HO, WHY = ({"role": r, "content": c} for r, c in (("user", "Hi"), ("assistan
 BRIEF = {"role": "system", "content": "Be brief."}
 
 
+SHAREGPT = [
+    {"from": "system", "value": "Be brief."},
+    {"from": "human", "value": "Hi"},
+    {"from": "gpt", "value": "Ho"},
+    {"from": "human", "value": "Why?"},
+]
+
+
 class TestMessages:
     def test_a_conversation(self, tmp_path: Path) -> None:
         rows = [{"messages": [BRIEF, HI, HO, WHY]}, {"messages": [WHY]}, {"messages": [WHY], "system": "Be brief."}]
@@ -225,8 +246,8 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("messages", "said"),
         [
-            ([], "messages must be a list of {role, content} that is not empty"),
-            ("Why?", "messages must be a list of {role, content}"),
+            ([], "line 2 has no text and no messages (it has nothing; messages empty)"),
+            ("Why?", "messages must be a list of {role, content} (in JSON or Parquet); got 'Why?'"),
             ({"role": "user", "content": "Why?"}, "messages must be a list"),
             (["Why?"], "messages[0] must be an object with role and content; got 'Why?'"),
             (
@@ -235,13 +256,16 @@ class TestMessages:
             ),
             ([{"content": "Why?"}], "messages[0] has the role 'None'"),
             ([{"role": ["user"], "content": "Why?"}], "messages[0] has the role"),
-            ([{"role": "user", "content": " \n"}], "the content of messages[0] must be a text that is not empty"),
+            ([{"role": "user", "content": " \n"}], "messages[0] has no content"),
+            ([HI, {**HO, "tool_calls": [1]}, WHY], "messages[1] holds 'tool_calls' besides role and content"),
+            ([{"from": "human", "value": "Hi", "role2": 1}], "messages[0] holds 'role2' besides from and value"),
+            ([{"from": "tool", "value": "4"}], "messages[0] has the role 'tool'"),
             ([{"role": "user"}], "messages[0] has no content"),
             ([{"role": "user", "content": 4}], "the content of messages[0] must be a text"),
             ([{"role": "user", "content": [{"type": "text", "text": "Why?"}]}], "messages[0] is a list of parts; only"),
             ([{**WHY, "name": "Ann"}], "messages[0] holds 'name' besides role and content"),
-            ([HI, HO], "the last of messages must be the user's"),
-            ([BRIEF], "the last of messages must be the user's"),
+            ([BRIEF], "none of messages is the user's"),
+            ([HO], "none of messages is the user's"),
             ([HI, BRIEF, WHY], "a system message must be the first of messages, and the only one"),
             ([BRIEF, BRIEF, WHY], "a system message must be the first"),
         ],
@@ -256,3 +280,118 @@ class TestMessages:
         assert "line 1 has both text and messages; give one of them" in refusal(path)
         path = written(tmp_path, "p.jsonl", json_lines({"system": "Be brief.", "messages": [BRIEF, WHY]}))
         assert "line 1 has both system and a system message; give one of them" in refusal(path)
+
+    @pytest.mark.parametrize(
+        ("row", "columns"),
+        [
+            ({"conversations": SHAREGPT}, Columns()),
+            ({"messages": SHAREGPT}, Columns()),
+            ({"conversations": [BRIEF, HI, HO, WHY]}, Columns()),
+            ({"chat": SHAREGPT, "text": "other"}, Columns(messages="chat")),
+            ({"messages": [BRIEF, HI, {**HO, "tool_calls": [], "name": ""}, WHY], "text": ""}, Columns()),
+            ({"messages": SHAREGPT, "text": "other"}, Columns(text="none")),
+            ({"messages": [*SHAREGPT, HO, {"role": "tool", "content": "4"}]}, Columns()),
+        ],
+    )
+    def test_forms_of_one_conversation(self, tmp_path: Path, row: object, columns: Columns) -> None:
+        [prompt] = read_prompts(written(tmp_path, "p.jsonl", json_lines(row)), columns)
+        assert [(m.role, m.content) for m in prompt.messages] == [
+            ("system", "Be brief."),
+            ("user", "Hi"),
+            ("assistant", "Ho"),
+            ("user", "Why?"),
+        ]
+
+    def test_what_stands_after_the_last_of_the_users_is_told(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "p.jsonl", json_lines({"messages": [WHY, HO]}, {"messages": [HI, HO, WHY]}))
+        prompts, notes = read_prompt_file(path)
+        assert [p.text for p in prompts] == ["Why?", "Why?"]
+        assert notes == [f"{path}: 1 of 2 prompts end in an answer: the last message of the user gets answered"]
+
+
+class TestColumns:
+    def test_of_turns_the_first_is_the_prompt(self, tmp_path: Path) -> None:
+        rows = [{"question_id": 1, "category": 3, "turns": ["Why?", "How?"]}, {"question_id": 2, "turns": ["So?"]}]
+        path = written(tmp_path, "p.jsonl", json_lines(*rows))
+        prompts, notes = read_prompt_file(path, Columns(prompt_id="question_id"))
+        assert prompts == [Prompt("1", "3", "Why?"), Prompt("2", "own", "So?")]
+        assert notes == [f"{path}: 1 of 2 prompts have several turns: the first is the prompt"]
+
+    def test_what_is_not_used_is_told(self, tmp_path: Path) -> None:
+        rows = [{"question": "2 + 3?", "answer": "5", "n": 0, "note": ""}, {"question": "3 + 3?", "answer": "6"}]
+        path = written(tmp_path, "p.jsonl", json_lines(*rows))
+        prompts, notes = read_prompt_file(path, Columns(text="question"))
+        assert [p.text for p in prompts] == ["2 + 3?", "3 + 3?"]
+        assert notes == [f"{path}: not used: answer, n"]
+
+    def test_none_is_no_column_even_of_that_name(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "p.jsonl", json_lines({"text": "Why?", "none": "no", "prompt_id": "a"}))
+        prompts, notes = read_prompt_file(path, Columns(prompt_id="none", category="none"))
+        assert prompts == [Prompt("p-0001", "own", "Why?")]
+        assert notes == [f"{path}: not used: none, prompt_id"]
+
+    def test_a_context_follows_the_text_where_it_is_asked_for(self, tmp_path: Path) -> None:
+        rows = [{"instruction": "Add.", "input": "2, 3", "output": "5"}, {"instruction": "Why?", "input": ""}]
+        path = written(tmp_path, "p.json", json.dumps(rows))
+        prompts, notes = read_prompt_file(path, Columns(text="instruction", context="input"))
+        assert [p.text for p in prompts] == ["Add.\n\n2, 3", "Why?"]
+        assert notes == [f"{path}: not used: output"]
+        without, notes = read_prompt_file(path, Columns(text="instruction"))
+        assert [p.text for p in without] == ["Add.", "Why?"]
+        assert notes == [f"{path}: not used: input, output; prompts.context_column=input puts it after the text"]
+
+    @pytest.mark.parametrize(
+        ("row", "columns", "said"),
+        [
+            ({"answer": "5", "question": "Why?"}, Columns(), "(it has answer, question); prompts.text_column=question"),
+            ({"input": "5", "instruction": "Why?"}, Columns(), "prompts.text_column=instruction takes instruction"),
+            ({"Text": "Why?"}, Columns(), "prompts.text_column=Text takes Text"),
+            ({"prompt": ["Why?", "How?"]}, Columns(), "prompts.text_column=prompt takes prompt"),
+            ({"conversation": [WHY]}, Columns(), "prompts.messages_column=conversation takes conversation"),
+            ({"queston": "Why?", "text": "a"}, Columns(text="question"), "prompts.text_column=queston takes queston"),
+            (
+                {"text": "a", "messages": [WHY]},
+                Columns(messages="chat"),
+                "(it has text, messages); prompts.messages_column=messages",
+            ),
+            ({"text": "a"}, Columns(prompt_id="id"), "prompts.id_column=id: no row of"),
+            ({"text": "a"}, Columns(context="input"), "prompts.context_column=input: no row of"),
+        ],
+    )
+    def test_the_likely_setting_is_named(self, tmp_path: Path, row: object, columns: Columns, said: str) -> None:
+        assert said in refusal(written(tmp_path, "p.jsonl", json_lines(row)), columns)
+
+
+class TestFormats:
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("p.json", '[{"text": "a, b"}, {"text": "c"}]'),
+            ("p.json", '{"version": 2, "prompts": [{"text": "a, b"}, {"text": "c"}]}'),
+            ("p.json", '{"text": "a, b"}\n{"text": "c"}\n'),
+            ("p.jsonl.gz", gzip.compress(b'{"text": "a, b"}\n{"text": "c"}\n')),
+            ("p.txt.gz", gzip.compress(b"a, b\nc")),
+            ("p.tsv", "text\tcategory\na, b\t\nc\t\n"),
+            ("p.csv", "text\tn\r\na, b\t1\r\nc\t2\r\n"),
+            ("p.csv", "n;text\n1;a, b\n2;c\n"),
+            ("p.csv", 'sep=;\r\ntext;n\r\n"a, b";1\r\nc;2\r\n'),
+            ("p.csv", 'text,n,,\n"a, b",1,,\nc,2,,\n,,,\n'),
+            ("p.csv", '"n", "text"\n1, "a, b"\n2, "c"\n'),
+            ("p.csv", ',text\n0,"a, b"\n1,c\n'),
+        ],
+    )
+    def test_one_set_in_many_forms(self, tmp_path: Path, name: str, content: str | bytes) -> None:
+        assert [p.text for p in read_prompts(written(tmp_path, name, content))] == ["a, b", "c"]
+
+    def test_a_space_before_what_is_not_quoted_stays(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "p.csv", 'n,text\n1, a\n2,"b, ""c"", "\n')
+        assert [p.text for p in read_prompts(path)] == [" a", 'b, "c", ']
+
+    def test_ids_without_both_endings(self, tmp_path: Path) -> None:
+        [prompt] = read_prompts(written(tmp_path, "mine.txt.gz", gzip.compress(b"Why?")))
+        assert prompt.prompt_id == "mine-0001"
+
+    @pytest.mark.parametrize("name", ["p.txt", "p.jsonl", "p.csv", "p.parquet"])
+    def test_a_git_lfs_pointer_is_no_prompts(self, tmp_path: Path, name: str) -> None:
+        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{64 * '0'}\nsize 123\n"
+        assert "is a Git LFS pointer, not the file itself; `git lfs pull`" in refusal(written(tmp_path, name, pointer))

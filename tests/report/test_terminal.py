@@ -53,12 +53,15 @@ def test_the_summary_says_what_was_found_and_where_it_is(capsys):
 
 def test_a_prompt_that_failed_says_in_which_stage(capsys):
     tables = make_tables(PLAN)
-    for row in (["prefill", "lost-01", "memory", "out of [bold]it"], ["decode", "code-01", "cache", "went away"]):
+    for row in (
+        ["prefill", "lost-01", "memory", "out of\x1b[2J \u202e[bold]it"],
+        ["decode", "code-01", "cache", "went away"],
+    ):
         tables["errors"].loc[len(tables["errors"])] = row
     terminal.show_prompt(tables, "lost-01")
     terminal.show_prompt(tables, "code-01")
     text = capsys.readouterr().out
-    assert "lost-01\nfailed in prefill: memory: out of [bold]it" in text
+    assert "lost-01\nfailed in prefill: memory: out of [2J [bold]it" in text
     assert "code-01 (code)\nfailed in decode: cache: went away" in text
 
 

@@ -26,6 +26,7 @@ from specstudy.errors import UserError, no_such
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, upcycled
 from specstudy.models.dimensions import dimensions_of
+from specstudy.models.processor_template import processor_template
 
 WEIGHTS = "model.safetensors"
 WEIGHTS_INDEX = "model.safetensors.index.json"
@@ -78,6 +79,8 @@ class ModelSource:
         """The tokenizer. Raises UserError, also for one that cannot say where its tokens lie in a text."""
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.directory, **self.arguments)
+            if not (self.gguf_file or tokenizer.chat_template):
+                tokenizer.chat_template = processor_template(self.directory)
         except Exception as error:  # whatever a model's files make the library raise
             raise self.refused(error) from error
         if not tokenizer.is_fast:

@@ -1,22 +1,25 @@
-"""The rows of prompt files of every kind: JSONL, CSV, Parquet and plain text."""
+"""The rows of prompt files of every kind: JSON, JSONL, CSV, TSV, Parquet and plain text."""
 
 from __future__ import annotations
 
-import csv
+import gzip
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specstudy.errors import UserError
+from specstudy.errors import UserError, one_line
+from specstudy.prompts.delimited import read_delimited
 
 MAX_FILE_BYTES = 128 * 2**20
 """A prompt file larger than this is refused: its rendered prompts would not fit into memory."""
 _BATCH_ROWS = 256
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _BINARY_KINDS = {
-    b"\x1f\x8b": "compressed with gzip; unpack it first",
+    b"\x1f\x8b": "compressed with gzip; unpack it first, or end its name in .gz",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it first",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet; unpack it, or save it as CSV",
     b"\xff\xfe": "UTF-16 text; save it as UTF-8",
@@ -38,34 +41,49 @@ def read_rows(path: Path, text_column: str) -> Iterator[Row]:
 
     Raises UserError in one line for a file that is not there, not of its kind, or too large.
     """
-    readers = {".jsonl": _jsonl_rows, ".csv": _csv_rows, ".parquet": _parquet_rows, ".txt": _txt_rows}
-    kinds = ", ".join(readers)
+    texts: dict[str, Callable[[Path, str], Iterator[Row]]] = {
+        ".jsonl": _jsonl_rows,
+        ".json": _json_rows,
+        ".csv": _csv_rows,
+        ".tsv": _tsv_rows,
+        ".txt": lambda path, text: _txt_rows(path, text, text_column),
+    }
+    kinds = f"name a {', '.join(texts)} file (also with .gz) or a .parquet file"
     try:
         if path.is_dir():
-            raise UserError(f"prompts.path={path} is a directory; name a {kinds} file")
+            raise UserError(f"prompts.path={path} is a directory; {kinds}")
         if not path.exists():
             raise UserError(f"prompts.path={path}: no such file")
-        if path.suffix.lower() not in readers or not path.is_file():
-            raise UserError(f"prompts.path={path}: unknown kind of file; name a {kinds} file")
+        ending = plain_name(path).suffix.lower()
+        is_parquet = path.suffix.lower() == ".parquet"
+        if not (ending in texts or is_parquet) or not path.is_file():
+            raise UserError(f"prompts.path={path}: unknown kind of file; {kinds}")
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
             limit = MAX_FILE_BYTES // 2**20
             raise UserError(
                 f"{path} is too large ({size / 2**20:.0f} MiB, at most {limit}); split it into several runs"
             )
-        yield from readers[path.suffix.lower()](path, text_column)
+        _refuse_pointer(path)
+        yield from _parquet_rows(path) if is_parquet else texts[ending](path, _decoded(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {one_line(error.strerror or str(error))}") from error
 
 
-def one_line(text: str, longest: int = 200) -> str:
-    """A text as part of a message: white space and what cannot be printed are single spaces, the end is cut off."""
-    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * longest])
-    words = " ".join(plain.split())
-    return words if len(words) <= longest else words[:longest] + "..."
+def plain_name(path: Path) -> Path:
+    """The path without the ending that says that the file is compressed."""
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
+def _refuse_pointer(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise UserError(f"{path} is a Git LFS pointer, not the file itself; `git lfs pull` fetches it")
 
 
 def _decoded(path: Path) -> str:
     content = path.read_bytes()
+    if path != plain_name(path):
+        content = _unpacked(content, path)
     for start, kind in _BINARY_KINDS.items():
         if content.startswith(start):
             raise UserError(f"{path} is {kind}")
@@ -76,23 +94,60 @@ def _decoded(path: Path) -> str:
         raise UserError(f"{path} line {line} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _unpacked(content: bytes, path: Path) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            unpacked = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is not a gzip file, or is cut off: {one_line(str(error))}") from error
+    if len(unpacked) > MAX_FILE_BYTES:
+        raise UserError(f"{path} is too large unpacked (over {MAX_FILE_BYTES // 2**20} MiB); split it")
+    return unpacked
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Numbered lines that are not blank. Only line feeds and carriage returns end a line, unlike in str.splitlines."""
-    for number, line in enumerate(io.StringIO(_decoded(path), newline=None), start=1):
+    for number, line in enumerate(io.StringIO(text, newline=None), start=1):
         if line.strip():
             yield number, line.strip()
 
 
-def _jsonl_rows(path: Path, text_column: str) -> Iterator[Row]:
-    for number, line in _lines(path):
+def _jsonl_rows(path: Path, text: str) -> Iterator[Row]:
+    for number, line in _lines(text):
         place = f"{path} line {number}"
         try:
             values = json.loads(line, object_pairs_hook=_without_doubles)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place} is not JSON: {one_line(str(error))}") from error
         if not isinstance(values, dict):
-            raise UserError(f"{place} is not a JSON object with a text")
+            array = "; an array of objects belongs into a .json file" if isinstance(values, list) else ""
+            raise UserError(f"{place} is not a JSON object with a text{array}")
         yield Row(place, number, values)
+
+
+def _json_rows(path: Path, text: str) -> Iterator[Row]:
+    """The objects of an array, or of the one array in an object. Several objects, one a line, are JSONL."""
+    try:
+        values = json.loads(text, object_pairs_hook=_without_doubles)
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("{") and error.msg == "Extra data":
+            yield from _jsonl_rows(path, text)
+            return
+        raise UserError(f"{path} line {error.lineno} is not JSON: {one_line(error.msg)}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON: {one_line(str(error))}") from error
+    if isinstance(values, dict):
+        arrays = [value for value in values.values() if isinstance(value, list)]
+        values = arrays[0] if len(arrays) == 1 else None
+    if not isinstance(values, list):
+        raise UserError(f"{path} is no array of objects, nor an object that holds one array of them")
+    for number, value in enumerate(values, start=1):
+        place = f"{path} item {number}"
+        if not isinstance(value, dict):
+            raise UserError(f"{place} is not an object with a text")
+        if value.keys() & {"role", "from"}:
+            raise UserError(f'{place} is a message; a conversation is written as {{"messages": [...]}} in the array')
+        yield Row(place, number, value)
 
 
 def _without_doubles(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
@@ -102,23 +157,16 @@ def _without_doubles(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return values
 
 
-def _csv_rows(path: Path, text_column: str) -> Iterator[Row]:
-    csv.field_size_limit(MAX_FILE_BYTES)
-    reader = csv.DictReader(io.StringIO(_decoded(path), newline=""), strict=True)
-    try:
-        names = reader.fieldnames or []
-        if len(set(names)) < len(names):
-            raise UserError(f"{path} line 1 names a column twice; the first line names the columns")
-        for values in reader:
-            place = f"{path} line {reader.line_num}"
-            if None in values:
-                raise UserError(f"{place} has more fields than the header; put quotes around a text that holds commas")
-            yield Row(place, reader.line_num, {name: value for name, value in values.items() if value})
-    except csv.Error as error:
-        raise UserError(f"{path} line {reader.line_num} is not CSV: {one_line(str(error))}") from error
+def _csv_rows(path: Path, text: str, separator: str | None = None) -> Iterator[Row]:
+    for number, values in read_delimited(text, path, separator):
+        yield Row(f"{path} line {number}", number, values)
 
 
-def _parquet_rows(path: Path, text_column: str) -> Iterator[Row]:
+def _tsv_rows(path: Path, text: str) -> Iterator[Row]:
+    yield from _csv_rows(path, text, "\t")
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -138,6 +186,6 @@ def _parquet_rows(path: Path, text_column: str) -> Iterator[Row]:
         raise UserError(f"{path} is not a Parquet file that can be read: {one_line(str(error))}") from error
 
 
-def _txt_rows(path: Path, text_column: str) -> Iterator[Row]:
-    for number, line in _lines(path):
+def _txt_rows(path: Path, text: str, text_column: str) -> Iterator[Row]:
+    for number, line in _lines(text):
         yield Row(f"{path} line {number}", number, {text_column: line})

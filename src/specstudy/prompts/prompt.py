@@ -12,6 +12,10 @@ class Message:
     role: str
     content: str
 
+    @property
+    def is_empty_system(self) -> bool:
+        return self.role == "system" and not self.content.strip()
+
 
 @dataclass(frozen=True)
 class Version:

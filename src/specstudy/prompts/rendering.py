@@ -20,8 +20,8 @@ BETWEEN_MESSAGES = "\n\n"
 def render(prompt: Prompt, tokenizer: PreTrainedTokenizerBase, thinking: bool | None = None) -> RenderedPrompt:
     """Render with the chat template, or as raw text where the tokenizer has none; label every position by span.
 
-    `thinking` is handed to the template as enable_thinking (None: its own default). Raises ValueError where the
-    template refuses the prompt, or changes it in a way that cannot be followed.
+    `thinking` is what a template's switch gets (None: its own default). Raises ValueError where the template refuses
+    the prompt, or changes it in a way that cannot be followed.
     """
     notes: list[str] = []
     if tokenizer.chat_template:
@@ -56,7 +56,13 @@ def _raw_layout(prompt: Prompt, notes: list[str]) -> Layout:
 def _chat_layout(prompt: Prompt, template: ChatTemplate, notes: list[str]) -> Layout:
     conversation, skeleton = _as_accepted(prompt.messages, template, notes)
     text = template.apply(conversation)
-    shown = follow(skeleton, conversation.messages, text)
+    try:
+        shown = follow(skeleton, conversation.messages, text)
+    except ValueError:
+        if not conversation.messages[0].is_empty_system:
+            raise
+        skeleton = template.skeleton(conversation, leave_empty=True)
+        shown = follow(skeleton, conversation.messages, text)
     notes += [s.change for s in shown if s.change]
     if template.may_ask_for_date:
         notes.append(f"where the template asks for today's date, it gets {DATE:%Y-%m-%d} on any day")
@@ -86,7 +92,7 @@ def _as_accepted(
         system, first = messages[0], messages[-1] if len(messages) == 1 else messages[1]
         if system.role != "system" or first.role != "user":
             raise
-        is_empty = not system.content.strip()
+        is_empty = system.is_empty_system
         conversation = Conversation(messages[1:]) if is_empty else Conversation(messages, is_merged=True)
         try:
             skeleton = template.skeleton(conversation)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from specstudy.analysis.join import Tables, frame_of, of_setting, rows_of
-from specstudy.errors import UserError
+from specstudy.errors import UserError, one_line
 from specstudy.setting import Setting
 
 ENTROPY_LEVELS = 8
@@ -172,7 +172,8 @@ def _notes(frame: pd.DataFrame) -> dict[str, tuple[str, ...]]:
 def _failures(errors: pd.DataFrame) -> dict[str, list[str]]:
     failures: dict[str, list[str]] = {}
     for row in rows_of(errors):
-        failures.setdefault(str(row.prompt_id), []).append(f"failed in {row.stage}: {row.kind}: {row.message}")
+        line = one_line(f"failed in {row.stage}: {row.kind}: {row.message}", 2_000)
+        failures.setdefault(str(row.prompt_id), []).append(line)
     return failures
 
 
