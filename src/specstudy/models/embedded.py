@@ -50,14 +50,15 @@ def ensure_embedded_verifier() -> Path:
 
 
 def _convert(gguf: Path, directory: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers import AutoTokenizer
 
-    form = GgufConfig(dequantize=True)
+    from specstudy.models.gguf_model import read_gguf
+
     with contextlib.redirect_stderr(io.StringIO()):  # of the bars that transformers draws, one cannot be turned off
-        model = AutoModelForCausalLM.from_pretrained(
-            gguf.parent, gguf_file=gguf.name, quantization_config=form, dtype=torch.bfloat16
-        )
+        model, _ = read_gguf(gguf).load(torch.bfloat16)
         model.save_pretrained(directory)
+    # The library's tokenizer, not the file's: it cuts a run of spaces before a digit in another place, and all that
+    # has been measured with this model was measured so.
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(directory)
 
 
