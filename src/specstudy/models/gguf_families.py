@@ -24,10 +24,8 @@ GEMMA_27B_LAYERS = {"gemma2": 46, "gemma3": 62}
 """Number of layers at which llama.cpp knows the one size whose queries are scaled by width / heads."""
 
 _RMS = {"attention.layer_norm_rms_epsilon": "rms_norm_eps"}
-_SOFT_CAPS = {
-    "attn_logit_softcapping": "attn_logit_softcapping",
-    "final_logit_softcapping": "final_logit_softcapping",
-}
+SOFT_CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+"""Those of Gemma 2 where its file does not state them."""
 _EXPERTS = {"expert_count": "num_experts", "expert_used_count": "num_experts_per_tok"}
 
 
@@ -62,8 +60,8 @@ def _nothing_more(header: GgufHeader) -> Fields:
 
 
 def _gemma2(header: GgufHeader) -> Fields:
-    """Every other layer has the window, from the first on. Caps that are not stated are llama.cpp's."""
-    caps = {name: header.get(f".{name}", cap) for name, cap in zip(_SOFT_CAPS, (50.0, 30.0), strict=True)}
+    """Every other layer has the window, from the first on."""
+    caps = {name: header.get(f".{name}", cap) for name, cap in SOFT_CAPS.items()}
     return caps | _gemma_scale(header) | {"layer_types": _window_layers(header, 2)}
 
 
@@ -71,6 +69,7 @@ def _gemma3(header: GgufHeader) -> Fields:
     """Five of six layers have the window, and frequencies of their own that nothing scales."""
     local = {"rope_type": "default", "rope_theta": header.get(".rope.freq_base_swa", 10_000.0)}
     return _gemma_scale(header) | {
+        **{name: header.get(f".{name}") for name in SOFT_CAPS},
         "layer_types": _window_layers(header, 6),
         "rope_parameters": {"full_attention": rope_parameters(header), "sliding_attention": local},
     }
@@ -91,8 +90,13 @@ def _window_layers(header: GgufHeader, default_period: int) -> list[str]:
 
 
 def _granite(header: GgufHeader) -> Fields:
-    scale = header.get(".attention.scale", 0.0)
-    return {"attention_multiplier": scale or _head_size(header) ** -0.5}
+    """A multiplier of 0 is none."""
+    return {
+        "attention_multiplier": header.get(".attention.scale") or _head_size(header) ** -0.5,
+        "embedding_multiplier": header.get(".embedding_scale") or 1.0,
+        "residual_multiplier": header.get(".residual_scale") or 1.0,
+        "logits_scaling": header.get(".logit_scale") or 1.0,
+    }
 
 
 def _phi3(header: GgufHeader) -> Fields:
@@ -162,7 +166,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "gemma3": Family(
         "gemma3_text",
-        keys={**_RMS, **_SOFT_CAPS, "attention.sliding_window": "sliding_window"},
+        keys={**_RMS, "attention.sliding_window": "sliding_window"},
         more=_gemma3,
         restore=_norms_from_zero,
     ),
@@ -181,18 +185,7 @@ FAMILIES: dict[str, Family] = {
         keys={_LAYER_NORM: "layer_norm_eps", "logit_scale": "logit_scale"},
         present={"use_qk_norm": "blk.0.attn_q_norm.weight", "attention_bias": "blk.0.attn_q.bias"},
     ),
-    "granite": Family(
-        "granite",
-        keys={
-            **_RMS,
-            "embedding_scale": "embedding_multiplier",
-            "residual_scale": "residual_multiplier",
-            "logit_scale": "logits_scaling",
-        },
-        present=_LLAMA_BIASES,
-        more=_granite,
-        restore=_halves,
-    ),
+    "granite": Family("granite", present=_LLAMA_BIASES, more=_granite, restore=_halves),
     "olmo2": Family("olmo2"),
     "gpt2": Family(
         "gpt2",

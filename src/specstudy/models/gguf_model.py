@@ -105,7 +105,8 @@ def _sources(header: GgufHeader, config: PreTrainedConfig) -> dict[str, list[str
     architecture = next(key for key, name in MODEL_ARCH_NAMES.items() if name == header.architecture)
     names = get_tensor_name_map(architecture, config.num_hidden_layers)
     sources = {}
-    for weight in _empty(config).state_dict():
+    n_values = {}
+    for weight, value in _empty(config).state_dict().items():
         if weight == "lm_head.weight" and config.tie_word_embeddings:
             continue
         if weight.endswith("mlp.experts.gate_up_proj"):
@@ -116,11 +117,15 @@ def _sources(header: GgufHeader, config: PreTrainedConfig) -> dict[str, list[str
         else:
             name = names.get_name(weight, try_suffixes=(".weight", ".bias")) or weight
             sources[weight] = [name if name.endswith((".weight", ".bias")) else f"{name}.weight"]
+        n_values[weight] = value.numel()
     wanted = {source for group in sources.values() for source in group}
     if absent := sorted(wanted - header.tensors.keys()):
         raise ValueError(f"it lacks {len(absent)} of its tensors, the first {absent[0]}")
     if lost := sorted(header.tensors.keys() - wanted - header.used_tensors):
         raise ValueError(f"its tensor {lost[0]} has no place in the model ({len(lost)} such tensors)")
+    for weight, group in sources.items():
+        if sum(int(header.tensors[source].n_elements) for source in group) != n_values[weight]:
+            raise ValueError(f"its tensor {group[0]} has another shape than its keys say")
     return sources
 
 
