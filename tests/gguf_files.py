@@ -78,8 +78,10 @@ def write(
     keys: Mapping[str, Any],
     tensors: Mapping[str, NDArray[np.float32]],
     quantisation: gguf.GGMLQuantizationType | None = None,
+    raw: Mapping[str, tuple[NDArray[np.uint8], gguf.GGMLQuantizationType]] | None = None,
 ) -> Path:
-    """A file with these keys (a leading `.` stands for the architecture); matrices quantised if that is asked for."""
+    """A file with these keys (a leading `.` stands for the architecture); matrices quantised if that is asked for, and
+    `raw` blocks as they are."""
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in keys.items():
         name = architecture + key if key.startswith(".") else key
@@ -99,6 +101,8 @@ def write(
             writer.add_tensor(name, gguf.quantize(value, quantisation), raw_dtype=quantisation)
         else:
             writer.add_tensor(name, value)
+    for name, (blocks, kind) in (raw or {}).items():
+        writer.add_tensor(name, blocks, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

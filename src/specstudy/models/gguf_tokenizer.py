@@ -61,9 +61,9 @@ def tokenizer_of(header: GgufHeader) -> PreTrainedTokenizerFast:
         tokenizer_object=backend, add_bos_token=adds_bos, clean_up_tokenization_spaces=False, **named
     )
     tokenizer.chat_template = header.get("tokenizer.chat_template")
-    for token_id, token in enumerate(tokens):
-        if tokenizer.convert_tokens_to_ids(token) != token_id:
-            raise ValueError(f"its token {token_id}, {token!r}, does not keep its id")
+    ids = tokenizer.get_vocab()
+    if moved := [i for i, token in enumerate(tokens) if ids.get(token) != i]:
+        raise ValueError(f"its token {moved[0]}, {tokens[moved[0]]!r}, does not keep its id")
     return tokenizer
 
 
