@@ -90,9 +90,8 @@ def test_bos_begins_a_text_where_the_file_or_its_kind_says_so(
     ("changes", "ends"),
     [
         ({}, 258),
-        ({"eos_token_id": 5}, [5, 258]),  # <|im_end|> ends a turn for llama.cpp, said or not
-        ({"eos_token_id": 5, "eot_token_id": 6}, [5, 6]),
-        ({"eos_token_id": 5, "eot_token_id": 6, "eom_token_id": 7}, [5, 6, 7]),
+        ({"eos_token_id": 5}, [5, 258]),  # <|im_end|>, said or not
+        ({"eos_token_id": 5, "eot_token_id": 6, "eom_token_id": 7}, [5, 6, 7, 258]),
         ({"eos_token_id": None}, 258),
         (with_tokens(("<|eom_id|>", CONTROL)), [258, N_TOKENS]),
         (with_tokens(("<|eot_id|>", NORMAL)), 258),

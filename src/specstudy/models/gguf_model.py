@@ -56,6 +56,9 @@ class GgufModel:
             "sliding_window": "sliding_window",
             "attention_soft_cap": "attn_logit_softcapping",
             "final_soft_cap": "final_logit_softcapping",
+            "query_scale_of_width": "query_pre_attn_scalar",
+            "attention_multiplier": "attention_multiplier",
+            "logit_scale": "logit_scale",
             "eos_token_ids": "eos_token_id",
         }
         types = {tensor.tensor_type.name for tensor in self.header.tensors.values()}

@@ -26,18 +26,9 @@ BY_EXPRESSION = {
 }
 # These look a whole piece up before they merge, and begin a text with BOS unless told otherwise.
 WHOLE_PIECES_FIRST = {"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken"}
-# Texts of control tokens by which llama.cpp knows the end of a turn in a file that does not state it.
-ENDS_OF_TURN = (
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "<end_of_utterance>",
-)
-END_OF_MESSAGE = "<|eom_id|>"
+# Control tokens at which llama.cpp ends a text whatever the file states.
+ENDS = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<eos>"}
+ENDS |= {"<|end_of_text|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<end_of_utterance>", "<｜end▁of▁sentence｜>"}
 
 
 def tokenizer_of(header: GgufHeader) -> PreTrainedTokenizerFast:
@@ -71,14 +62,11 @@ def special_ids(header: GgufHeader) -> dict[str, int | list[int]]:
     """BOS, padding, and every id that ends a text: of the text, of a turn, of a message. Raises ValueError."""
     tokens = header.required(f"{PREFIX}tokens")
     found = _special_ids(header, tokens)
-    ends = {found["eos_token"]} if "eos_token" in found else set()
-    turn, message = (_id(header, tokens, f"{name}_token_id") for name in ("eot", "eom"))
-    kinds = _kinds(header, tokens)
-    known = {token: i for i, token in enumerate(tokens) if kinds[i] == TokenType.CONTROL}
-    ends |= {turn} if turn is not None else {known[token] for token in ENDS_OF_TURN if token in known}
-    ends |= {message} if message is not None else {known[token] for token in [END_OF_MESSAGE] if token in known}
+    stated = [found.get("eos_token"), *(_id(header, tokens, f"{name}_token_id") for name in ("eot", "eom"))]
+    known = [i for i, kind in enumerate(_kinds(header, tokens)) if kind == TokenType.CONTROL and tokens[i] in ENDS]
+    ends = sorted({i for i in [*stated, *known] if i is not None})
     ids: dict[str, Any] = {f"{name}_id": found.get(name) for name in ("bos_token", "pad_token")}
-    return ids | {"eos_token_id": sorted(ends) if len(ends) > 1 else next(iter(ends), None)}
+    return ids | {"eos_token_id": ends if len(ends) > 1 else next(iter(ends), None)}
 
 
 def _special_ids(header: GgufHeader, tokens: list[str]) -> dict[str, int]:
