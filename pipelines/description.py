@@ -67,6 +67,7 @@ def _model_entry(model: LanguageModel, pair: Pair, config: StudyConfig) -> dict[
         "sha256": model.fingerprint,
         "attention_implementation": model.attention,
         "linear_layers": model.linear_layers,
+        **({"gguf": model.conversion} if model.conversion else {}),
         "dimensions": asdict(model.dimensions),
         "generation": {
             "temperature": {"decode": config.decode.temperature, "speculate": list(config.spec.temperature)},

@@ -112,7 +112,28 @@ def _pair(models: ModelsConfig, pair: tuple[Description, Description], n_tokens:
         *([("experts", *map(_experts, dimensions))] if any(d.n_experts for d in dimensions) else []),
         ("context", *(f"{model.context_length or 'not stated, in'} tokens" for model in pair)),
         ("tokens", f"{n_tokens:,}", "the same"),
+        *_conversions(pair),
     ]
+
+
+def _conversions(pair: tuple[Description, Description]) -> list[Row]:
+    """What the headers of GGUF files were read as; nothing for a pair of directories."""
+    said = [model.conversion or {} for model in pair]
+    rows = {key: [one.get(key) for one in said] for key in max(said, key=len)}
+    return [
+        (f"GGUF: {key.replace('_', ' ')}", *map(_short, values))
+        for key, values in rows.items()
+        if values != [None, None]
+    ]
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_short(part)}" for key, part in value.items())
+    if isinstance(value, list):
+        longest = 8
+        return " ".join(map(_short, value)) if len(value) <= longest else f"{len(value)} from {value[0]} to {value[-1]}"
+    return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
 def _files(model: Description) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_checkpoints import write_gguf
+from small_checkpoints import END_ID, write_gguf
 from transformers import AutoTokenizer
 
 from specstudy.errors import UserError
@@ -50,6 +51,7 @@ def test_the_copy_is_safetensors_in_bfloat16_with_its_tokenizer(directory: Path)
     assert embedded.ensure_embedded_verifier() == directory
     assert {t.dtype for t in load_file(directory / "model.safetensors").values()} == {torch.bfloat16}
     assert AutoTokenizer.from_pretrained(directory).chat_template
+    assert json.loads((directory / "generation_config.json").read_text())["eos_token_id"] == END_ID
     assert sorted(path.name for path in directory.parent.iterdir()) == ["copy", "copy.lock"]
 
 

@@ -8,7 +8,7 @@ import doctor
 import pytest
 import torch
 import workflow
-from small_checkpoints import N_TOKENS, edit_json, save_model, small_llama
+from small_checkpoints import END_ID, N_TOKENS, edit_json, save_model, small_llama, write_gguf
 from small_tokenizers import CHATML
 from tiny_mixtures import families
 from transformers import AutoModelForCausalLM
@@ -75,6 +75,16 @@ def test_experts_are_told_where_there_are_any(tmp_path: Path, capsys: pytest.Cap
     assert "8 in 2 layers, 3 a token" in said
     assert doctor.doctor(configuration(tmp_path)) == 0
     assert "experts" not in facts(capsys.readouterr().out)
+
+
+def test_what_a_gguf_file_was_read_as(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_gguf(tmp_path / "small.gguf")
+    assert doctor.doctor(configuration(tmp_path, f"models.verifier={tmp_path / 'small.gguf'}")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for row in ("GGUF: family llama", "GGUF: rope rope_theta 10000, rope_type default", "GGUF: tensor types F32"):
+        assert row in said
+    assert "soft cap" not in said
+    assert f"GGUF: eos token ids {END_ID}" in said
 
 
 def test_every_missing_model_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,12 +24,13 @@ from specstudy.models.sources import ModelSource, trunk_of
 @dataclass(frozen=True)
 class Description:
     """A model that is not loaded. `sliding_windows`: for each layer how many of the last tokens it sees, None for all;
-    `context_length` is None where the configuration promises nothing."""
+    `context_length` is None where the configuration promises nothing; `conversion` is of a GGUF file's header."""
 
     files: list[Path]
     size: ModelSize
     sliding_windows: list[int | None]
     context_length: int | None
+    conversion: dict[str, Any] | None = None
 
 
 def describe_pair(sources: PairSources) -> tuple[Description, Description]:
@@ -52,6 +54,7 @@ def describe(source: ModelSource) -> Description:
         size=ModelSize(n_parameters, dimensions, dimensions.output_rows, head.numel() if head is embedding else 0),
         sliding_windows=_sliding_windows(module),
         context_length=context_length(module),
+        conversion=source.gguf.description() if source.gguf else None,
     )
 
 

@@ -50,15 +50,18 @@ def ensure_embedded_verifier() -> Path:
 
 
 def _convert(gguf: Path, directory: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers import AutoTokenizer
 
-    form = GgufConfig(dequantize=True)
+    from specstudy.models.gguf_model import read_gguf
+
+    # The tokenizer is the library's, not the file's: it cuts a run of spaces before a digit in another place, and ends
+    # a text at one token. All that has been measured with this model was measured so.
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     with contextlib.redirect_stderr(io.StringIO()):  # of the bars that transformers draws, one cannot be turned off
-        model = AutoModelForCausalLM.from_pretrained(
-            gguf.parent, gguf_file=gguf.name, quantization_config=form, dtype=torch.bfloat16
-        )
+        model, _ = read_gguf(gguf).load(torch.bfloat16)
+        model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
         model.save_pretrained(directory)
-    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
 
 
 def main() -> int:

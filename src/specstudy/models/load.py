@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
-    GgufConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -47,7 +46,8 @@ class LanguageModel:
     """A loaded model with what measurements need to know of it.
 
     `vocabulary` is one more than the largest id of the tokenizer: logits beyond it are padding and are cut off, and
-    `unused_ids` below it stand for nothing. `fingerprint` tells its weights, whatever precision they run in.
+    `unused_ids` below it stand for nothing. `fingerprint` tells its weights, whatever precision they run in;
+    `conversion` what was made of a GGUF file's header.
     """
 
     name: str
@@ -58,6 +58,7 @@ class LanguageModel:
     fingerprint: str
     note: str
     stored_generation_settings: dict[str, Any]
+    conversion: dict[str, Any] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -182,11 +183,15 @@ def load_model(
 ) -> LanguageModel:
     """One model with all of its weights. Raises UserError."""
     files = source.weight_files()
-    form = {"quantization_config": GgufConfig(dequantize=True)} if source.gguf_file else {"use_safetensors": True}
+    gguf = source.gguf
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # of the bars that transformers draws, one cannot be turned off
-            module, loading = AutoModelForCausalLM.from_pretrained(
-                source.directory, dtype=dtype, output_loading_info=True, **form, **source.arguments
+            module, loading = (
+                gguf.load(dtype)
+                if gguf
+                else AutoModelForCausalLM.from_pretrained(
+                    source.directory, dtype=dtype, output_loading_info=True, use_safetensors=True, **source.arguments
+                )
             )
         module = module.to(device).eval().requires_grad_(False)
     except Exception as error:  # whatever a model's files make the library raise
@@ -207,6 +212,7 @@ def load_model(
         fingerprint=fingerprint_of(files),
         note=note,
         stored_generation_settings=module.generation_config.to_diff_dict(),
+        conversion=gguf.description() if gguf else None,
     )
 
 

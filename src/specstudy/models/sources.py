@@ -26,6 +26,7 @@ from specstudy.errors import UserError, no_such
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, upcycled
 from specstudy.models.dimensions import dimensions_of
+from specstudy.models.gguf_model import GgufModel, read_gguf
 from specstudy.models.processor_template import processor_template
 
 WEIGHTS = "model.safetensors"
@@ -46,8 +47,17 @@ class ModelSource:
     @property
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments for every `from_pretrained`."""
-        arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
-        return arguments | ({"gguf_file": self.gguf_file} if self.gguf_file else {})
+        return {"trust_remote_code": self.trust_remote_code}
+
+    @property
+    def gguf(self) -> GgufModel | None:
+        """The GGUF file, all of it accounted for; None for a directory. Raises UserError."""
+        if not self.gguf_file:
+            return None
+        try:
+            return read_gguf(self.directory / self.gguf_file)
+        except Exception as error:  # whatever a model's files make the libraries raise
+            raise self.refused(error) from error
 
     def weight_files(self) -> list[Path]:
         """The files with the weights, seen to be whole. Raises UserError for none, some missing, or a damaged one."""
@@ -68,7 +78,9 @@ class ModelSource:
 
     def config(self) -> PreTrainedConfig:
         """The configuration. Raises UserError."""
-        if not self.gguf_file and not (self.directory / "config.json").is_file():
+        if self.gguf:
+            return self.gguf.config()
+        if not (self.directory / "config.json").is_file():
             raise self.refused(_what_is_there_instead(self.directory, "config.json"))
         try:
             return AutoConfig.from_pretrained(self.directory, **self.arguments)
@@ -77,9 +89,11 @@ class ModelSource:
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer. Raises UserError, also for one that cannot say where its tokens lie in a text."""
+        if self.gguf:
+            return self.gguf.tokenizer
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.directory, **self.arguments)
-            if not (self.gguf_file or tokenizer.chat_template):
+            if not tokenizer.chat_template:
                 tokenizer.chat_template = processor_template(self.directory)
         except Exception as error:  # whatever a model's files make the library raise
             raise self.refused(error) from error

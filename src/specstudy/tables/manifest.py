@@ -18,7 +18,7 @@ SECTIONS: dict[str, str] = {
     "self_checks": "per check: its outcome",
     "execution": "device, dtype, threads",
     "models": "per role (verifier, draft): fingerprint, generation settings in force, a note on where it comes from, "
-    "linear_layers (plain, or packed as this CPU multiplies them fastest)",
+    "linear_layers (plain, or packed as this CPU multiplies them fastest), gguf (what such a file was read as)",
     "claims": "sha256 of the declared claims when the run was first measured, and when it was last answered",
     "prompts": "name, n_prompts, hash of the set",
     "seeds": "the seeds that results depend on",
