@@ -76,7 +76,8 @@ def test_sampling_of_spec_follows_decode_until_set() -> None:
             "prompts=nosuch",
             [
                 "prompts=nosuch",
-                "ambiguous, code, creative, factual, file, hidden_positions, math, poisoned, study50, temperatures",
+                "ambiguous, code, confirm, creative, factual, file, hidden_positions, math, poisoned, "
+                "study200, study50, temperatures",
             ],
         ),
         ("prompts=factul", ["did you mean factual?"]),

@@ -26,6 +26,11 @@ def prompts() -> list[Prompt]:
 
 
 @pytest.fixture(scope="module")
+def study200() -> list[Prompt]:
+    return read_prompts(PROJECT_ROOT / "data/prompts/study200.jsonl")
+
+
+@pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(ensure_embedded_verifier())
 
@@ -59,16 +64,24 @@ def test_every_category_has_the_same_ladder_of_lengths(
     assert all(250 <= n <= 500 for n in ladder[7:])
 
 
-def test_no_two_prompts_are_alike(prompts: list[Prompt]) -> None:
-    for one, other in combinations(prompts, 2):
-        shared = runs_of_words(one.text) & runs_of_words(other.text)
-        assert not shared, (one.prompt_id, other.prompt_id, shared)
+def test_the_two_hundred_are_the_fifty_and_those_kept_for_confirmation(
+    prompts: list[Prompt], study200: list[Prompt]
+) -> None:
+    assert study200 == [*prompts, *read_prompts(PROJECT_ROOT / "data/prompts/confirm.jsonl")]
 
 
-def test_none_is_among_the_prompts_that_the_draft_was_distilled_on(prompts: list[Prompt]) -> None:
+def test_no_two_prompts_are_alike(study200: list[Prompt]) -> None:
+    assert len({p.prompt_id for p in study200}) == len({p.text for p in study200}) == 200
+    runs = {p.prompt_id: runs_of_words(p.text) for p in study200}
+    for one, other in combinations(runs, 2):
+        of_one_subject = one.count("-") == 2 and one.rpartition("-")[0] == other.rpartition("-")[0]
+        assert of_one_subject or runs[one].isdisjoint(runs[other]), (one, other, runs[one] & runs[other])
+
+
+def test_none_is_among_the_prompts_that_the_draft_was_distilled_on(study200: list[Prompt]) -> None:
     trained_on = _all_runs(p.text for p in distillation_prompts(N_DISTILLATION_PROMPTS, seed=0))
     assert len(trained_on) > N_DISTILLATION_PROMPTS
-    for prompt in prompts:
+    for prompt in study200:
         assert not runs_of_words(prompt.text) & trained_on, prompt.prompt_id
 
 
