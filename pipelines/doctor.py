@@ -84,6 +84,7 @@ def _find(models: ModelsConfig) -> PairSources | None:
     from specstudy.models.load import find_pair
     from specstudy.models.shallow import is_shallow_draft
     from specstudy.models.sources import existing_path, find_source
+    from specstudy.models.unrunnable import refuse_unless_runnable
 
     faults = []
     for key, name in (("models.verifier", models.verifier), ("models.draft", models.draft)):
@@ -91,7 +92,7 @@ def _find(models: ModelsConfig) -> PairSources | None:
         if key == "models.draft" and path and is_shallow_draft(path):
             continue
         try:
-            find_source(name, key, models.trust_remote_code, fetch=False).weight_files()
+            refuse_unless_runnable(find_source(name, key, models.trust_remote_code, fetch=False))
         except UserError as fault:
             faults.append(f"error: {fault}")
     print(*faults, sep="\n", end="\n" if faults else "", file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,14 @@ from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow, upcycled
 from specstudy.models.attention import use_grouped_attention
+from specstudy.models.checkpoint import refuse_unless_whole
 from specstudy.models.device import multiplies_packed_weights
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, unpack_linear_layers
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
 from specstudy.models.sources import ModelSource, existing_path, find_source, trunk_of
+from specstudy.models.unrunnable import refuse_unless_runnable
 
 __all__ = [
     "LanguageModel",
@@ -134,14 +136,13 @@ class PairSources:
 
 def find_pair(verifier_name: str, draft_name: str, trust_remote_code: bool = False) -> PairSources:
     """Find both models, without loading weights. Raises UserError for all that small files can tell."""
-    verifier = find_source(verifier_name, "models.verifier", trust_remote_code)
-    tokenizer = _checked_tokenizer(verifier)
+    verifier, tokenizer = _checked(find_source(verifier_name, "models.verifier", trust_remote_code))
     directory = existing_path(draft_name)
     if directory and shallow.is_shallow_draft(directory):
         shallow.read_card(directory)
         return PairSources(verifier, directory, tokenizer)
-    draft = find_source(draft_name, "models.draft", trust_remote_code)
-    _check_same_tokens(verifier, tokenizer, draft, _checked_tokenizer(draft))
+    draft, draft_tokenizer = _checked(find_source(draft_name, "models.draft", trust_remote_code))
+    _check_same_tokens(verifier, tokenizer, draft, draft_tokenizer)
     return PairSources(verifier, draft, tokenizer)
 
 
@@ -205,7 +206,7 @@ def load_model(
         unused_ids=unused,
         dimensions=dimensions_of(module),
         fingerprint=fingerprint_of(files),
-        note=note,
+        note="; ".join(filter(None, (note, *source.notes))),
         stored_generation_settings=module.generation_config.to_diff_dict(),
     )
 
@@ -270,11 +271,12 @@ def _shown(tokens: dict[int, str], token_id: int) -> str:
     return repr(tokens[token_id]) if token_id in tokens else "no token"
 
 
-def _checked_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model that has passed every check short of loading it."""
+def _checked(source: ModelSource) -> tuple[ModelSource, PreTrainedTokenizerBase]:
+    """A model that has passed every check short of loading it, with what is to be said of it, and its tokenizer."""
+    refuse_unless_runnable(source)
     refuse_unless_tokens_can_be_taken_back(source)
-    source.weight_files()
-    return source.tokenizer()
+    notes = () if source.gguf_file else refuse_unless_whole(source)
+    return replace(source, notes=notes), source.tokenizer()
 
 
 def _emittable_ids(tokens: dict[int, str], device: torch.device) -> tuple[int, Tensor | None]:
