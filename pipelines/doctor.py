@@ -31,7 +31,8 @@ Row = tuple[str, ...]
 
 
 def doctor(config: StudyConfig) -> int:
-    """Report on machine, pair and prompts. 0: a study can run; 1: it needs too much memory; 2: models are missing."""
+    """Report on machine, pair and prompts. 0: a study can run; 1: too little memory, or no prompt
+    can be measured; 2: models are missing or unfit."""
     import transformers
 
     from specstudy.models.describe import describe_pair
@@ -47,7 +48,12 @@ def doctor(config: StudyConfig) -> int:
     check_proposers(config, sources)
     pair = describe_pair(sources)
     _print("The pair", _pair(config.models, pair, len(sources.tokenizer)), header=["", "verifier", "draft"])
+    for note in sources.notes:
+        print(f"note: {note}")
     longest = _longest_prompt(config, sources.tokenizer, pair)
+    if not longest:
+        print("A study cannot run: no prompt can be measured.")
+        return 1
     return _memory(config, pair, longest, device, dtype)
 
 

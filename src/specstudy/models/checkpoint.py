@@ -6,6 +6,8 @@ asked itself: it loads a model without memory from tensors that note who is read
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -50,15 +52,16 @@ def refuse_unless_whole(source: ModelSource) -> tuple[str, ...]:
     read: set[str] = set()
     watched: dict[str, Any] = {name: _Watched(name, tensor.shape, read) for name, tensor in stored.items()}
     try:
-        _, loading = type(module).from_pretrained(
-            None,
-            config=module.config,
-            state_dict=watched,
-            device_map="meta",
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-        )
+        with contextlib.redirect_stderr(io.StringIO()):  # of the bars that transformers draws, one cannot be turned off
+            _, loading = type(module).from_pretrained(
+                None,
+                config=module.config,
+                state_dict=watched,
+                device_map="meta",
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
     except Exception as error:  # whatever the names and shapes of foreign tensors make the library raise
         raise source.refused(f"its weights do not fit its config.json ({error})") from error
     _refuse_codes(source, module, {name: stored[name] for name in sorted(read)})
@@ -72,11 +75,9 @@ def refuse_unless_whole(source: ModelSource) -> tuple[str, ...]:
 
 def _refuse_codes(source: ModelSource, module: PreTrainedModel, read: dict[str, Stored]) -> None:
     """Refuse numbers that only stand for weights, except in a buffer that is to have them."""
-    integers = {
-        _name_in_files(name, module, read) for name, t in module.state_dict().items() if not t.is_floating_point()
-    }
+    integers = {name.rpartition(".")[2] for name, value in module.state_dict().items() if not value.is_floating_point()}
     for name, tensor in read.items():
-        if tensor.dtype not in FLOATS and name not in integers:
+        if tensor.dtype not in FLOATS and name.rpartition(".")[2] not in integers:
             raise source.refused(
                 f"{name} is stored as {tensor.dtype}: quantised, and its config.json does not say how; {NAME_ANOTHER}"
             )

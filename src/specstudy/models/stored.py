@@ -57,3 +57,10 @@ def stored_tensors(source: ModelSource) -> dict[str, Stored]:
                 "they are not parts of one model"
             )
     return stored
+
+
+def least_weight_bytes(source: ModelSource, bytes_per_value: int) -> int:
+    """What the weights of a model take at least: of a GGUF the file, which is dequantised to no less."""
+    if source.gguf_file:
+        return sum(file.stat().st_size for file in source.weight_files())
+    return bytes_per_value * sum(tensor.n_elements for tensor in stored_tensors(source).values())
