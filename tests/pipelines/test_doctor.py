@@ -8,6 +8,7 @@ import doctor
 import pytest
 import torch
 import workflow
+from safetensors.torch import load_file, save_file
 from small_checkpoints import N_TOKENS, save_model, small_llama
 from tiny_mixtures import families
 from transformers import AutoModelForCausalLM
@@ -112,6 +113,39 @@ def test_more_exit_layers_than_the_verifier_has_are_refused(
 def test_prompts_that_cannot_be_measured_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.doctor(configuration(tmp_path, texts=("Hello.", "a" * 60))) == 0
     assert "1 of them cannot be measured, being too long or refused: prompt-1 (" in capsys.readouterr().out
+
+
+def test_without_a_prompt_that_can_be_measured_nothing_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor.doctor(configuration(tmp_path, texts=("a" * 60, "b" * 60))) == 1
+    said = capsys.readouterr().out
+    assert "A study cannot run: no prompt can be measured." in said
+    assert "It fits" not in said
+
+
+@pytest.mark.parametrize("find", [doctor.doctor, workflow.find_models])
+def test_weights_that_are_lost_are_the_same_line_as_in_a_study(
+    find: Callable[[StudyConfig], object], tmp_path: Path
+) -> None:
+    config = configuration(tmp_path)
+    path = tmp_path / "draft" / "model.safetensors"
+    save_file({**load_file(path), "model.bias": torch.ones(3)}, path, metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"^models\.draft=.*its files hold 1 tensors that .* the first model\.bias$"):
+        find(config)
+
+
+@pytest.mark.parametrize("find", [doctor.doctor, workflow.find_models])
+def test_what_is_not_measured_is_said(
+    find: Callable[[StudyConfig], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = configuration(tmp_path)
+    (tmp_path / "draft" / "adapter_config.json").write_text('{"base_model_name_or_path": "somebody/base"}')
+    capsys.readouterr()
+    find(config)
+    said = capsys.readouterr()
+    assert (
+        f"note: models.draft={tmp_path / 'draft'}: a LoRA adapter of somebody/base lies beside the weights and is not "
+        "applied\n"
+    ) in said.out + said.err
 
 
 @pytest.mark.parametrize(
