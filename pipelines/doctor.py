@@ -48,8 +48,9 @@ def doctor(config: StudyConfig) -> int:
     choose_template(config, sources)
     pair = describe_pair(sources)
     _print("The pair", _pair(config.models, pair, len(sources.tokenizer)), header=["", "verifier", "draft"])
-    longest = _longest_prompt(config, sources.tokenizer, pair)
-    return _memory(config, pair, longest, device, dtype)
+    for note in sources.notes:
+        print(f"note: {note}")
+    return _memory(config, pair, _longest_prompt(config, sources.tokenizer, pair), device, dtype)
 
 
 def _machine(config: StudyConfig, device: torch.device, dtype: torch.dtype) -> list[Row]:
@@ -85,6 +86,7 @@ def _find(models: ModelsConfig) -> PairSources | None:
     from specstudy.models.load import find_pair
     from specstudy.models.shallow import is_shallow_draft
     from specstudy.models.sources import existing_path, find_source
+    from specstudy.models.unrunnable import refuse_unless_runnable
 
     faults = []
     for key, name in (("models.verifier", models.verifier), ("models.draft", models.draft)):
@@ -92,7 +94,7 @@ def _find(models: ModelsConfig) -> PairSources | None:
         if key == "models.draft" and path and is_shallow_draft(path):
             continue
         try:
-            find_source(name, key, models.trust_remote_code, fetch=False).weight_files()
+            refuse_unless_runnable(find_source(name, key, models.trust_remote_code, fetch=False))
         except UserError as fault:
             faults.append(f"error: {fault}")
     print(*faults, sep="\n", end="\n" if faults else "", file=sys.stderr)
@@ -158,7 +160,7 @@ def _longest_prompt(
     from specstudy.prompts import render
 
     context = min(filter(None, (model.context_length for model in pair)), default=None)
-    lengths, faults = [0], []
+    lengths, faults = [], []
     prompts, notes = chosen_prompts(config)
     for prompt in prompts:
         try:

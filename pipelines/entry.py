@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import interruption  # first: what follows takes its time
 import makeflags
+import out_of_memory
 
 from specstudy import overrides
 from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, local_path
@@ -136,8 +137,11 @@ def _status_of_point(stage: Stage, composed: DictConfig) -> int:
     except UserError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
-    except Exception:  # a bug in one point is shown in full, and the other points go on
-        traceback.print_exc()
+    except Exception as error:
+        if line := out_of_memory.line_for(error):
+            print(f"error: {line}", file=sys.stderr)
+            return 2
+        traceback.print_exc()  # a bug in one point is shown in full, and the other points go on
         return 1
 
 
@@ -161,6 +165,11 @@ def _exit_code(run: Callable[[], int]) -> int:
     except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except Exception as error:
+        if line := out_of_memory.line_for(error):
+            print(f"error: {line}", file=sys.stderr)
+            return 2
+        raise
 
 
 def _check_installation() -> None:

@@ -138,7 +138,7 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
     import transformers
 
     from specstudy.models.device import choose_device, choose_dtype, usable_cores
-    from specstudy.models.load import find_pair, load_found_pair
+    from specstudy.models.load import find_pair, load_found_pair, refuse_unless_weights_fit
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -148,6 +148,9 @@ def find_models(config: StudyConfig) -> Callable[[], Pair]:
     found = find_pair(config.models.verifier, config.models.draft, config.models.trust_remote_code)
     check_proposers(config, found)
     choose_template(config, found)
+    refuse_unless_weights_fit(found, device, dtype)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
     return lambda: load_found_pair(found, device, dtype)
 
 
@@ -174,6 +177,9 @@ def _measure(
     store: Store,
     before: Callable[[Path], None] | None,
 ) -> list[Failure]:
+    from specstudy.measure.finite import refuse_unless_finite
+
+    refuse_unless_finite(pair)
     prompts = prompt_versions(config, prompts, pair)
     describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)
     _publish_versions(run_dir, prompts)

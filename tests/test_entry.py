@@ -1,3 +1,4 @@
+import errno
 import logging
 import subprocess
 import sys
@@ -6,6 +7,7 @@ from pathlib import Path
 
 import entry
 import pytest
+import torch
 
 from specstudy.config import PROJECT_ROOT, StudyConfig
 from specstudy.errors import UserError
@@ -52,6 +54,43 @@ def fail_with(error: BaseException) -> entry.Stage:
         raise error
 
     return stage
+
+
+def behind(cause: BaseException) -> Exception:
+    """What a library raises that could not import one of its modules."""
+    error = ModuleNotFoundError("Could not import module")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("words", [[], ["--multirun", "spec.gamma=2,3"]], ids=["once", "in a sweep"])
+@pytest.mark.parametrize(
+    ("error", "whose"),
+    [
+        (MemoryError(), "this machine"),
+        (behind(MemoryError()), "this machine"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "this machine"),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "this machine"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"), "the GPU (nvidia-smi"),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 17.0 GB)"), "the GPU, which it shares"),
+    ],
+    ids=["plain", "behind another", "system", "library", "cuda", "mps"],
+)
+def test_memory_that_runs_out_is_one_line_that_says_what_helps(
+    error: Exception,
+    whose: str,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [*words, f"output_dir={tmp_path}"]
+    assert exit_code(monkeypatch, words, lambda: entry.main(fail_with(error))) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "points failed" not in line]
+    said = [line for line in lines if not line.startswith("point ")]
+    assert len(said) == max(1, len(lines) - len(said))
+    assert all(line.startswith(f"error: the memory of {whose}") for line in said)
+    assert all("ran out; smaller models, shorter prompts" in line for line in said)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import pytest
 import tiny
 import torch
 
+from specstudy.errors import UserError
 from specstudy.measure.decode import GenerationSettings, generate, teacher_forced
-from specstudy.measure.finite import NotFiniteError
+from specstudy.measure.finite import NotFiniteError, refuse_unless_finite
 from specstudy.measure.prompt_lookup import PromptLookup
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
-from specstudy.measure.sinks import negative_log2_likelihoods
+from specstudy.measure.sinks import describe_attention, negative_log2_likelihoods
 from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.load import Pair
 
@@ -70,3 +71,16 @@ def test_half_precision_is_told_what_has_the_range():
     overflowing = spoilt("model.layers.1.mlp.down_proj.weight", value=60000.0, dtype=torch.float16)
     with pytest.raises(NotFiniteError, match=r"float16, first in layer 1 of 3; execution\.dtype=float32 or bfloat16"):
         generate(overflowing, PROMPT, SETTINGS, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("role", ["verifier", "draft"])
+def test_a_model_without_a_finite_pass_is_refused_before_any_prompt(role):
+    pair = Pair(tiny.llama(2), tiny.llama(3), None, ())
+    refuse_unless_finite(pair)
+    with pytest.raises(UserError, match=r"^spoilt gave NaN or infinite logits in float32, first in layer 0 of 3$"):
+        refuse_unless_finite(replace(pair, **{role: spoilt(PLACES["layer 0 of 3"])}))
+
+
+def test_attention_that_cannot_be_measured_is_a_line():
+    with pytest.raises(UserError, match=r"^the attention of spoilt cannot be measured: rows of attention do not sum"):
+        describe_attention(spoilt("model.layers.0.self_attn.q_proj.weight"))

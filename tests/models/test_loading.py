@@ -22,9 +22,10 @@ from transformers import (
 
 from specstudy.errors import UserError
 from specstudy.models import sources
+from specstudy.models.device import DeviceMemory
 from specstudy.models.embedded import NAME, packaged_gguf
 from specstudy.models.fingerprint import fingerprint_of
-from specstudy.models.load import Pair, load_pair
+from specstudy.models.load import Pair, find_pair, load_pair, refuse_unless_weights_fit
 from specstudy.models.sources import existing_path, find_source
 
 CPU = torch.device("cpu")
@@ -286,6 +287,47 @@ class TestRefusals:
         for n_bytes in (0, 100, len(content) - 10_000):
             (tmp_path / "a.gguf").write_bytes(content[:n_bytes])
             assert "cannot be loaded" in refusal(tmp_path / "a.gguf")
+
+    @pytest.mark.parametrize(
+        ("error", "said"),
+        [
+            (MemoryError(), "the memory of this machine ran out; smaller models"),
+            (torch.OutOfMemoryError("CUDA out of memory."), "the memory of the GPU (nvidia-smi"),
+            (
+                RuntimeError("MPS backend out of memory (MPS allocated: 17 GB)"),
+                "the memory of the GPU, which it shares",
+            ),
+        ],
+    )
+    def test_memory_that_runs_out_while_loading(
+        self, model: Path, error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def load(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", load)
+        assert said in refusal(model)
+
+    def test_weights_that_the_device_cannot_hold(self, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        n_bytes = 2 * sum(tensor.numel() for tensor in load_file(model / "model.safetensors").values())
+        found = find_pair(str(model), str(model))
+        for total_bytes, dtype in ((4 * n_bytes, torch.float32), (2 * n_bytes, torch.bfloat16)):
+            memory = DeviceMemory(total_bytes, None)
+            monkeypatch.setattr("specstudy.models.load.device_memory", lambda device, memory=memory: memory)
+            refuse_unless_weights_fit(found, CPU, dtype)
+        with pytest.raises(UserError, match=r"need 0\.0 GiB in float32, cpu has 0\.0 GiB; name smaller models"):
+            refuse_unless_weights_fit(found, CPU, torch.float32)
+
+    def test_an_adapter_that_the_library_applied_unasked(self, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        real = AutoModelForCausalLM.from_pretrained
+
+        def load(*arguments: Any, **named: Any) -> Any:
+            module, loading = real(*arguments, **named)
+            module._hf_peft_config_loaded = True
+            return module, loading
+
+        monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", load)
+        assert "adapter_config.json lies beside its weights and was applied; move it away" in refusal(model)
 
 
 class TestForeignCode:

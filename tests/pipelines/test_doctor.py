@@ -8,6 +8,7 @@ import doctor
 import pytest
 import torch
 import workflow
+from safetensors.torch import load_file, save_file
 from small_checkpoints import END_ID, N_TOKENS, edit_json, save_model, small_llama, write_gguf
 from small_tokenizers import CHATML
 from tiny_mixtures import families
@@ -149,6 +150,32 @@ def test_what_is_left_out_of_a_prompt_file_is_told(tmp_path: Path, capsys: pytes
         file.write('\n{"text": "Why?", "answer": "So."}\n')
     assert doctor.doctor(config) == 0
     assert f"note: {tmp_path / 'prompts.jsonl'}: not used: answer\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("find", [doctor.doctor, workflow.find_models])
+def test_weights_that_are_lost_are_the_same_line_as_in_a_study(
+    find: Callable[[StudyConfig], object], tmp_path: Path
+) -> None:
+    config = configuration(tmp_path)
+    path = tmp_path / "draft" / "model.safetensors"
+    save_file({**load_file(path), "model.bias": torch.ones(3)}, path, metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"^models\.draft=.*its files hold 1 tensors that .* the first model\.bias$"):
+        find(config)
+
+
+@pytest.mark.parametrize("find", [doctor.doctor, workflow.find_models])
+def test_what_is_not_measured_is_said(
+    find: Callable[[StudyConfig], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = configuration(tmp_path)
+    (tmp_path / "draft" / "adapter_config.json").write_text('{"base_model_name_or_path": "somebody/base"}')
+    capsys.readouterr()
+    find(config)
+    said = capsys.readouterr()
+    assert (
+        f"note: models.draft={tmp_path / 'draft'}: a LoRA adapter of somebody/base lies beside the weights and is not "
+        "applied\n"
+    ) in said.out + said.err
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from speculate import SPECULATE
 from tiny_study import PROMPTS, configuration, tiny_pair
 
 from specstudy import open_run
+from specstudy.errors import UserError
 from specstudy.measure import self_check
 from specstudy.models import device
 from specstudy.models.load import LanguageModel, Pair
@@ -100,6 +101,14 @@ def test_a_prompt_that_takes_too_much_memory_is_named_and_the_others_go_on(
     assert {row["kind"] for row in rows.values()} == {type(error).__name__}
     assert n_done(tmp_path) == dict.fromkeys(rows, len(PROMPTS))
     assert "of marked: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("role", ["verifier", "draft"])
+def test_a_model_that_gives_nothing_but_nan_ends_the_study_in_one_line(role: str, pair: Pair, tmp_path: Path) -> None:
+    with torch.no_grad():
+        getattr(pair, role).module.get_parameter("model.norm.weight")[0] = torch.nan
+    with pytest.raises(UserError, match=r"^tiny gave NaN or infinite logits in float32, first in layer 2 of 3$"):
+        workflow.run(configuration(tmp_path), STAGES)
 
 
 def test_a_failed_prompt_leaves_no_tensors_behind(pair: Pair, tmp_path: Path) -> None:

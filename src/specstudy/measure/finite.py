@@ -5,11 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specstudy.models.load import LanguageModel
+from specstudy.errors import UserError
+from specstudy.models.load import LanguageModel, Pair
+
+PROBE_TOKENS = 8
 
 
 class NotFiniteError(FloatingPointError):
     """A model gave NaN or infinite logits."""
+
+
+@torch.inference_mode()
+def refuse_unless_finite(pair: Pair) -> None:
+    """Raise UserError for a model that gives NaN or infinite logits from the first few tokens on."""
+    ids = torch.arange(min(PROBE_TOKENS, pair.verifier.vocabulary), device=pair.verifier.device)
+    for model in (pair.verifier, pair.draft):
+        logits = model.module(input_ids=ids[None], use_cache=False).logits[..., : model.vocabulary]
+        if not bool(torch.isfinite(logits.float().logsumexp(-1)).all()):  # a head over few ids gives the others -inf
+            raise UserError(str(not_finite(model, ids)))
 
 
 def not_finite(model: LanguageModel, ids: Tensor) -> NotFiniteError:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from specstudy import formulas
+from specstudy.errors import UserError
 from specstudy.formulas import ZScores
 from specstudy.measure.finite import not_finite
 from specstudy.models import device as devices
@@ -58,7 +59,10 @@ def prefill_sums(model: LanguageModel, token_ids: list[int], window: int, first_
 
 def describe_attention(model: LanguageModel) -> dict[str, object]:
     """How the attention of this model is measured, seen on a few tokens. Raises UserError if it cannot be."""
-    sums = prefill_sums(model, list(range(min(PROBE_TOKENS, model.vocabulary))), window=1)
+    try:
+        sums = prefill_sums(model, list(range(min(PROBE_TOKENS, model.vocabulary))), window=1)
+    except FloatingPointError as error:
+        raise UserError(f"the attention of {model.name} cannot be measured: {error}") from error
     return {
         "measured_in": "the attention function" if calls_attention_functions(model.module) else "eager maps of a layer",
         "has_sink_parameter": bool((sums.paid_to_no_key > 0).any()),

@@ -139,6 +139,19 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and ("can't allocate memory" in words or "out of memory" in words)
 
 
+def out_of_memory_line(error: Exception) -> str:
+    """What to say and to change where memory ran out (`is_out_of_memory`)."""
+    which = "this machine"
+    if isinstance(error, torch.OutOfMemoryError):
+        which = "the GPU (nvidia-smi shows who else uses it)"
+    elif "mps" in str(error).lower():
+        which = "the GPU, which it shares with all open programs"
+    return (
+        f"the memory of {which} ran out; smaller models, shorter prompts, a smaller decode.max_new_tokens or "
+        "execution.dtype=bfloat16 (or float16) need less, and make doctor estimates how much"
+    )
+
+
 def now_s(device: torch.device) -> float:
     """A monotonic clock in seconds, read after the device has finished."""
     synchronize(device)

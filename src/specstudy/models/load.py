@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,16 @@ from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow, upcycled
 from specstudy.models.attention import use_grouped_attention
+from specstudy.models.checkpoint import refuse_unless_whole
 from specstudy.models.context import context_length
-from specstudy.models.device import multiplies_packed_weights
+from specstudy.models.device import device_memory, is_out_of_memory, multiplies_packed_weights, out_of_memory_line
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, unpack_linear_layers
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
 from specstudy.models.sources import ModelSource, existing_path, find_source, trunk_of
+from specstudy.models.stored import least_weight_bytes
+from specstudy.models.unrunnable import ADAPTER_CONFIG, refuse_unless_runnable
 
 __all__ = [
     "LanguageModel",
@@ -132,18 +135,40 @@ class PairSources:
     draft: ModelSource | Path
     tokenizer: PreTrainedTokenizerBase
 
+    @property
+    def models(self) -> list[ModelSource]:
+        """Those that are whole models of their own."""
+        return [model for model in (self.verifier, self.draft) if isinstance(model, ModelSource)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What of the files is not measured, a line each."""
+        return [f"{model.key}={model.name}: {note}" for model in self.models for note in model.notes]
+
 
 def find_pair(verifier_name: str, draft_name: str, trust_remote_code: bool = False) -> PairSources:
     """Find both models, without loading weights. Raises UserError for all that small files can tell."""
-    verifier = find_source(verifier_name, "models.verifier", trust_remote_code)
-    tokenizer = _checked_tokenizer(verifier)
+    verifier, tokenizer = _checked(find_source(verifier_name, "models.verifier", trust_remote_code))
     directory = existing_path(draft_name)
     if directory and shallow.is_shallow_draft(directory):
         shallow.read_card(directory)
         return PairSources(verifier, directory, tokenizer)
-    draft = find_source(draft_name, "models.draft", trust_remote_code)
-    _check_same_tokens(verifier, tokenizer, draft, _checked_tokenizer(draft))
+    draft, draft_tokenizer = _checked(find_source(draft_name, "models.draft", trust_remote_code))
+    _check_same_tokens(verifier, tokenizer, draft, draft_tokenizer)
     return PairSources(verifier, draft, tokenizer)
+
+
+def refuse_unless_weights_fit(sources: PairSources, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise UserError where a device has less memory than the weights alone need."""
+    needed_bytes = sum(least_weight_bytes(model, dtype.itemsize) for model in sources.models)
+    total_bytes = device_memory(device).total_bytes
+    if needed_bytes > total_bytes:
+        names = " and ".join(f"{model.key}={model.name}" for model in sources.models)
+        raise UserError(
+            f"the weights of {names} need {needed_bytes / 2**30:,.1f} GiB in {str(dtype).removeprefix('torch.')}, "
+            f"{device} has {total_bytes / 2**30:,.1f} GiB; "
+            "name smaller models, or see make doctor for what else helps"
+        )
 
 
 def load_found_pair(sources: PairSources, device: torch.device, dtype: torch.dtype, *, pack: bool = True) -> Pair:
@@ -195,7 +220,11 @@ def load_model(
             )
         module = module.to(device).eval().requires_grad_(False)
     except Exception as error:  # whatever a model's files make the library raise
-        raise source.refused(error) from error
+        raise source.refused(out_of_memory_line(error) if is_out_of_memory(error) else error) from error
+    if getattr(module, "_hf_peft_config_loaded", False):  # where peft is installed, transformers applies it unasked
+        raise source.refused(
+            f"{source.directory / ADAPTER_CONFIG} lies beside its weights and was applied; move it away"
+        )
     refuse_class(source, type(module), module.config)
     if absent := sorted(loading["missing_keys"]):
         raise source.refused(f"its files lack {len(absent)} of its weights, the first {absent[0]}")
@@ -210,7 +239,7 @@ def load_model(
         unused_ids=unused,
         dimensions=source.dimensions(module),
         fingerprint=fingerprint_of(files),
-        note=note,
+        note="; ".join(filter(None, (note, *source.notes))),
         stored_generation_settings=module.generation_config.to_diff_dict(),
         conversion=gguf.description() if gguf else None,
     )
@@ -276,11 +305,12 @@ def _shown(tokens: dict[int, str], token_id: int) -> str:
     return repr(tokens[token_id]) if token_id in tokens else "no token"
 
 
-def _checked_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model that has passed every check short of loading it."""
+def _checked(source: ModelSource) -> tuple[ModelSource, PreTrainedTokenizerBase]:
+    """A model that has passed every check short of loading it, with what is to be said of it, and its tokenizer."""
+    refuse_unless_runnable(source)
     refuse_unless_tokens_can_be_taken_back(source)
-    source.weight_files()
-    return source.tokenizer()
+    notes = () if source.gguf_file else refuse_unless_whole(source)
+    return replace(source, notes=notes), source.tokenizer()
 
 
 def _emittable_ids(tokens: dict[int, str], device: torch.device) -> tuple[int, Tensor | None]:

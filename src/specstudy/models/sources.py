@@ -29,6 +29,7 @@ from specstudy.models.dimensions import dimensions_of
 from specstudy.models.gguf_model import GgufModel, read_gguf
 from specstudy.models.processor_template import processor_template
 
+CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 CHOICES = "name a model directory, a GGUF file or a Hub id"
@@ -36,13 +37,15 @@ CHOICES = "name a model directory, a GGUF file or a Hub id"
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A local directory with a model, or a GGUF file in one. `key` and `name` are what the user set, for messages."""
+    """A local directory with a model, or a GGUF file in one. `key` and `name` are what the user set, for messages;
+    `notes` say what of its files is not measured, once that has been looked at."""
 
     key: str
     name: str
     directory: Path
     gguf_file: str | None
     trust_remote_code: bool
+    notes: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -61,11 +64,9 @@ class ModelSource:
 
     def weight_files(self) -> list[Path]:
         """The files with the weights, seen to be whole. Raises UserError for none, some missing, or a damaged one."""
+        files = self.listed_weight_files()
         if self.gguf_file:
-            return [self.directory / self.gguf_file]
-        files = _safetensors_files(self.directory)
-        if not files:
-            raise self.refused(_what_is_there_instead(self.directory, WEIGHTS))
+            return files
         for file in files:
             if not file.is_file():
                 raise self.refused(f"{file.name} is missing; the download was perhaps cut off, repeat it")
@@ -76,12 +77,29 @@ class ModelSource:
                 raise self.refused(f"{file.name} is damaged or cut off ({error}); fetch it again") from error
         return files
 
+    def listed_weight_files(self) -> list[Path]:
+        """The files that should hold the weights, by their names alone. Raises UserError if none is named."""
+        if self.gguf_file:
+            return [self.directory / self.gguf_file]
+        try:
+            files = _safetensors_files(self.directory)
+        except (OSError, ValueError, RecursionError) as error:
+            raise self.refused(f"{WEIGHTS_INDEX} is damaged ({error}); fetch it again") from error
+        if not files:
+            raise self.refused(_what_is_there_instead(self.directory, WEIGHTS))
+        return files
+
+    def config_file(self) -> Path:
+        """Where a directory says what its model is. Raises UserError if it does not."""
+        if not (self.directory / CONFIG).is_file():
+            raise self.refused(_what_is_there_instead(self.directory, CONFIG))
+        return self.directory / CONFIG
+
     def config(self) -> PreTrainedConfig:
         """The configuration. Raises UserError."""
         if self.gguf:
             return self.gguf.config()
-        if not (self.directory / "config.json").is_file():
-            raise self.refused(_what_is_there_instead(self.directory, "config.json"))
+        self.config_file()
         try:
             return AutoConfig.from_pretrained(self.directory, **self.arguments)
         except Exception as error:  # whatever a model's files make the library raise
@@ -146,7 +164,8 @@ def find_source(name: str, key: str, trust_remote_code: bool = False, fetch: boo
     if path.is_dir():
         return ModelSource(key, name, path, None, trust_remote_code)
     if path.suffix.lower() != ".gguf":
-        raise UserError(f"{key}={name} is a file but not a .gguf; {CHOICES}")
+        hint = f"name its directory: {path.parent}" if path.suffix == ".safetensors" else CHOICES
+        raise UserError(f"{key}={name} is a file but not a .gguf; {hint}")
     return ModelSource(key, name, path.parent, path.name, trust_remote_code)
 
 
@@ -192,13 +211,25 @@ def _snapshot(name: str, key: str, fetch: bool) -> Path:
 
 
 def _safetensors_files(directory: Path) -> list[Path]:
-    """The weight files that a directory has or should have; none if it is not a safetensors model."""
+    """The weight files that a directory has or should have; none if it is not a safetensors model. Raises ValueError
+    for an index that is damaged."""
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
-    with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
-        index = json.loads((directory / WEIGHTS_INDEX).read_text(encoding="utf-8"))
-        return sorted({directory / file for file in index["weight_map"].values()})
+    if (directory / WEIGHTS_INDEX).is_file():
+        return sorted({directory / file for file in read_index(directory).values()})
     return []
+
+
+def read_index(directory: Path) -> dict[str, str]:
+    """For each tensor the name of its file. Raises OSError or ValueError for an index that does not say that."""
+    index = json.loads((directory / WEIGHTS_INDEX).read_text(encoding="utf-8"))
+    files = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(files, dict) or not files:
+        raise ValueError("it has no weight_map from tensors to files")
+    for tensor, file in files.items():
+        if not isinstance(file, str) or file != Path(file).name:
+            raise ValueError(f"the file of {tensor} is {file!r}, not a file's name")
+    return files
 
 
 def _what_is_there_instead(directory: Path, wanted: str) -> str:
@@ -206,4 +237,6 @@ def _what_is_there_instead(directory: Path, wanted: str) -> str:
         return f"the directory holds GGUF; name the file itself: {directory / ggufs[0]}"
     if any(directory.glob("pytorch_model*.bin")):
         return "its weights are a pytorch_model.bin, which can run code when loaded; convert to safetensors or GGUF"
+    if wanted == WEIGHTS and (parts := sorted(file.name for file in directory.glob("*-of-*.safetensors"))):
+        return f"it holds {parts[0]} and other parts of its weights, but no {WEIGHTS_INDEX}; fetch that too"
     return f"there is no {wanted} in {directory}"
