@@ -59,13 +59,13 @@ def tokenizer_of(header: GgufHeader) -> PreTrainedTokenizerFast:
 
 
 def special_ids(header: GgufHeader) -> dict[str, int | list[int]]:
-    """BOS, padding, and every id that ends a text: of the text, of a turn, of a message. Raises ValueError."""
+    """BOS, padding, unknown, and every id that ends a text: of the text, a turn, a message. Raises ValueError."""
     tokens = header.required(f"{PREFIX}tokens")
     found = _special_ids(header, tokens)
     stated = [found.get("eos_token"), *(_id(header, tokens, f"{name}_token_id") for name in ("eot", "eom"))]
     known = [i for i, kind in enumerate(_kinds(header, tokens)) if kind == TokenType.CONTROL and tokens[i] in ENDS]
     ends = sorted({i for i in [*stated, *known] if i is not None})
-    ids: dict[str, Any] = {f"{name}_id": found.get(name) for name in ("bos_token", "pad_token")}
+    ids: dict[str, Any] = {f"{name}_id": found.get(name) for name in ("bos_token", "pad_token", "unk_token")}
     return ids | {"eos_token_id": ends if len(ends) > 1 else next(iter(ends), None)}
 
 
