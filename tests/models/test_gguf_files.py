@@ -70,6 +70,7 @@ def refusal(tmp_path: Path, tensors: dict[str, Any]) -> Callable[..., str]:
         ({".attention.head_count_kv": [4, 2, 4]}, "llama.attention.head_count_kv differs from layer to layer"),
         ({".vocab_size": 300}, "llama.vocab_size is 300, and only 259 can be read"),
         ({".embedding_length": None}, "it does not state llama.embedding_length"),
+        ({".attention.head_count": None}, "it does not state llama.attention.head_count"),
         ({".attention.layer_norm_rms_epsilon": None}, "it does not state llama.attention.layer_norm_rms_epsilon"),
         ({".feed_forward_length": 128}, "its tensor blk.0.ffn_gate.weight has another shape than its keys say"),
         ({"general.type": "adapter"}, "general.type is 'adapter', and only 'model' can be read"),
