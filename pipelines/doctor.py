@@ -121,11 +121,10 @@ def _pair(models: ModelsConfig, pair: tuple[Description, Description], n_tokens:
 def _conversions(pair: tuple[Description, Description]) -> list[Row]:
     """What the headers of GGUF files were read as; nothing for a pair of directories."""
     said = [model.conversion or {} for model in pair]
-    rows = {key: [one.get(key) for one in said] for key in max(said, key=len)}
     return [
-        (f"GGUF: {key.replace('_', ' ')}", *map(_short, values))
-        for key, values in rows.items()
-        if values != [None, None]
+        (f"GGUF: {key.replace('_', ' ')}", *(_short(one[key]) if one else "" for one in said))
+        for key in max(said, key=len)
+        if any(one.get(key) is not None for one in said)
     ]
 
 

@@ -70,6 +70,7 @@ def refusal(tmp_path: Path, tensors: dict[str, Any]) -> Callable[..., str]:
         ({".attention.head_count_kv": [4, 2, 4]}, "llama.attention.head_count_kv differs from layer to layer"),
         ({".vocab_size": 300}, "llama.vocab_size is 300, and only 259 can be read"),
         ({".embedding_length": None}, "it does not state llama.embedding_length"),
+        ({".attention.head_count": None}, "it does not state llama.attention.head_count"),
         ({".attention.layer_norm_rms_epsilon": None}, "it does not state llama.attention.layer_norm_rms_epsilon"),
         ({".feed_forward_length": 128}, "its tensor blk.0.ffn_gate.weight has another shape than its keys say"),
         ({"general.type": "adapter"}, "general.type is 'adapter', and only 'model' can be read"),
@@ -120,7 +121,7 @@ def test_what_only_describes_is_passed_over(tmp_path: Path, tensors: dict[str, A
     assert described.tokenizer.chat_template == plain.tokenizer.chat_template
 
 
-@pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_1"])
+@pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_1"])
 def test_quantised_weights_are_what_the_format_says(tmp_path: Path, tensors: dict[str, Any], kind: str) -> None:
     quantisation = GGMLQuantizationType[kind]
     model = read_gguf(write(tmp_path / "model.gguf", "llama", KEYS, tensors, quantisation))
@@ -130,7 +131,7 @@ def test_quantised_weights_are_what_the_format_says(tmp_path: Path, tensors: dic
     assert model.description()["tensor_types"] == sorted({kind, "F32"})
 
 
-@pytest.mark.parametrize("kind", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"])
+@pytest.mark.parametrize("kind", ["Q3_K", "Q4_K", "Q6_K"])
 def test_kinds_that_are_only_read(tmp_path: Path, tensors: dict[str, Any], kind: str) -> None:
     quantisation = GGMLQuantizationType[kind]
     n_bytes = gguf.quant_shape_to_byte_shape((WIDTH, WIDTH), quantisation)

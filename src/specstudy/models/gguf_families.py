@@ -77,9 +77,7 @@ def _gemma3(header: GgufHeader) -> Fields:
 
 def _gemma_scale(header: GgufHeader) -> Fields:
     widest = header.required(".block_count") == GEMMA_27B_LAYERS[header.architecture]
-    n_heads = header.required(".attention.head_count")
-    per_head = header.required(".embedding_length") // n_heads if widest else _head_size(header)
-    return {"query_pre_attn_scalar": per_head}
+    return {"query_pre_attn_scalar": _width(header) // _n_heads(header) if widest else _head_size(header)}
 
 
 def _window_layers(header: GgufHeader, default_period: int) -> list[str]:
@@ -197,14 +195,6 @@ FAMILIES: dict[str, Family] = {
     ),
 }
 
-_SHAPE = {
-    "context_length": "max_position_embeddings",
-    "embedding_length": "hidden_size",
-    "block_count": "num_hidden_layers",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-}
-
 
 def configuration_fields(header: GgufHeader) -> tuple[Family, Fields]:
     """The family of a file and the fields of its configuration in transformers, all but those of its vocabulary.
@@ -220,11 +210,11 @@ def configuration_fields(header: GgufHeader) -> tuple[Family, Fields]:
     header.expect(".attention.causal", True)
     fields: Fields = {
         "max_position_embeddings": header.required(".context_length"),
-        "hidden_size": header.required(".embedding_length"),
+        "hidden_size": _width(header),
         "num_hidden_layers": header.required(".block_count"),
         "intermediate_size": header.one(".feed_forward_length"),
-        "num_attention_heads": header.one(".attention.head_count"),
-        "num_key_value_heads": header.one(".attention.head_count_kv") or header.one(".attention.head_count"),
+        "num_attention_heads": _n_heads(header),
+        "num_key_value_heads": header.one(".attention.head_count_kv", _n_heads(header)),
         "tie_word_embeddings": "output.weight" not in header.tensors,
     }
     if family.has_rope:
@@ -237,19 +227,29 @@ def configuration_fields(header: GgufHeader) -> tuple[Family, Fields]:
 
 def _heads(header: GgufHeader, family: Family, fields: Fields) -> Fields:
     """Size of a head and how much of it turns with the position. Raises ValueError for what the family cannot say."""
-    size, shared = _head_size(header), fields["hidden_size"] // fields["num_attention_heads"]
+    size = _head_size(header)
     header.expect(".attention.value_length", size)
-    if size != shared and not family.own_head_size:
-        raise ValueError(f"{header.architecture}.attention.key_length is {size!r}, and only {shared} can be read")
-    if not family.turns_part_of_head:
-        header.expect(".rope.dimension_count", size)
-    found: Fields = {"head_dim": size} if family.own_head_size else {}
     if family.turns_part_of_head:
         fields["rope_parameters"]["partial_rotary_factor"] = header.get(".rope.dimension_count", size) / size
-    return found
+    else:
+        header.expect(".rope.dimension_count", size)
+    if family.own_head_size:
+        return {"head_dim": size}
+    header.expect(".attention.key_length", _width(header) // _n_heads(header))
+    return {}
 
 
 def _head_size(header: GgufHeader) -> int:
-    shared = header.required(".embedding_length") // header.one(".attention.head_count")
-    size: int = header.get(".attention.key_length", shared)
+    size: int = header.get(".attention.key_length", _width(header) // _n_heads(header))
     return size
+
+
+def _width(header: GgufHeader) -> int:
+    width: int = header.required(".embedding_length")
+    return width
+
+
+def _n_heads(header: GgufHeader) -> int:
+    header.required(".attention.head_count")
+    n_heads: int = header.one(".attention.head_count")
+    return n_heads

@@ -41,8 +41,7 @@ def tokenizer_of(header: GgufHeader) -> PreTrainedTokenizerFast:
         raise ValueError(f"{PREFIX}tokens has {repeated[0]!r} more than once")
     header.expect(f"{PREFIX}add_eos_token", False)
     header.expect(f"{PREFIX}add_sep_token", False)
-    begins = _byte_level if kind == "gpt2" else _sentencepiece
-    backend, adds_bos = begins(header, tokens)
+    backend, adds_bos = (_byte_level if kind == "gpt2" else _sentencepiece)(header, tokens)
     _add_special(header, backend, tokens)
     adds_bos = header.get(f"{PREFIX}add_bos_token", adds_bos)
     named = {name: tokens[i] for name, i in _special_ids(header, tokens).items()}
@@ -59,13 +58,13 @@ def tokenizer_of(header: GgufHeader) -> PreTrainedTokenizerFast:
 
 
 def special_ids(header: GgufHeader) -> dict[str, int | list[int]]:
-    """BOS, padding, and every id that ends a text: of the text, of a turn, of a message. Raises ValueError."""
+    """BOS, padding, unknown, and every id that ends a text: of the text, a turn, a message. Raises ValueError."""
     tokens = header.required(f"{PREFIX}tokens")
     found = _special_ids(header, tokens)
     stated = [found.get("eos_token"), *(_id(header, tokens, f"{name}_token_id") for name in ("eot", "eom"))]
     known = [i for i, kind in enumerate(_kinds(header, tokens)) if kind == TokenType.CONTROL and tokens[i] in ENDS]
     ends = sorted({i for i in [*stated, *known] if i is not None})
-    ids: dict[str, Any] = {f"{name}_id": found.get(name) for name in ("bos_token", "pad_token")}
+    ids: dict[str, Any] = {f"{name}_id": found.get(name) for name in ("bos_token", "pad_token", "unk_token")}
     return ids | {"eos_token_id": ends if len(ends) > 1 else next(iter(ends), None)}
 
 
@@ -92,6 +91,7 @@ def _kinds(header: GgufHeader, tokens: list[str]) -> list[int]:
 
 
 def _byte_level(header: GgufHeader, tokens: list[str]) -> tuple[Tokenizer, bool]:
+    """Merges of bytes, and whether BOS begins a text unless told otherwise."""
     header.get(f"{PREFIX}add_space_prefix")  # neither this nor scores are used with merges
     header.get(f"{PREFIX}scores")
     pre = header.get(f"{PREFIX}pre")
