@@ -55,9 +55,10 @@ def dimensions_of(module: PreTrainedModel) -> Dimensions:
 
 
 def _stand_in(tensor: Tensor) -> Tensor:
-    """A tensor of this shape that takes the memory of one number."""
+    """A tensor of this shape that takes the memory of one number; a vector is whole, since frequencies that follow the
+    text's length are written in place."""
     value = torch.ones((), dtype=tensor.dtype) if tensor.is_floating_point() else torch.zeros((), dtype=tensor.dtype)
-    return value.expand(tensor.shape)
+    return value.expand(tensor.shape) if tensor.ndim > 1 else value.expand(tensor.shape).clone()
 
 
 def _distinct(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
