@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedConfig
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 from specstudy.models.load import LanguageModel
 
@@ -67,6 +67,12 @@ def roomy_cache(config: PreTrainedConfig) -> Cache:
     cache = DynamicCache(config=config)
     cache.layers = [RoomyLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
+
+
+def sliding_windows(config: PreTrainedConfig) -> list[int | None]:
+    """For each layer with a cache how many of the last tokens it sees, None for all."""
+    layers = DynamicCache(config=config).layers
+    return [layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers]
 
 
 class CachedModel:

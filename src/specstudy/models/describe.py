@@ -7,27 +7,33 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import DynamicCache
-from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from specstudy.errors import UserError
 from specstudy.models import shallow
+from specstudy.models.cache import sliding_windows
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.load import PairSources
 from specstudy.models.memory import ModelSize
+from specstudy.models.rotary import constant_frequencies
 from specstudy.models.sources import ModelSource, trunk_of
 
 
 @dataclass(frozen=True)
 class Description:
     """A model that is not loaded. `sliding_windows`: for each layer how many of the last tokens it sees, None for all;
-    `context_length` is None where the configuration promises nothing."""
+    `context_length` is None where the configuration promises nothing; `constant_frequencies` as in `models.rotary`."""
 
     files: list[Path]
     size: ModelSize
     sliding_windows: list[int | None]
     context_length: int | None
+    constant_frequencies: int | None
+
+    @property
+    def usable_context(self) -> int | None:
+        """Longest text that can be measured."""
+        return min(filter(None, (self.context_length, self.constant_frequencies)), default=None)
 
 
 def describe_pair(sources: PairSources) -> tuple[Description, Description]:
@@ -48,14 +54,12 @@ def describe(source: ModelSource) -> Description:
     # Tied weights are one parameter here, as they are in memory.
     n_parameters = sum(parameter.numel() for parameter in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings().weight
-    layers = DynamicCache(config=config).layers
     return Description(
         files=source.weight_files(),
         size=ModelSize(n_parameters, dimensions, dimensions.output_rows, head.numel() if head is embedding else 0),
-        sliding_windows=[
-            layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers
-        ],
+        sliding_windows=sliding_windows(config),
         context_length=getattr(config.get_text_config(decoder=True), "max_position_embeddings", None),
+        constant_frequencies=constant_frequencies(config),
     )
 
 
@@ -76,4 +80,5 @@ def _describe_shallow(directory: Path, verifier: Description) -> Description:
         size=ModelSize(n_own + n_head_ids * dimensions.hidden_size, dimensions, verifier.size.vocabulary_rows),
         sliding_windows=verifier.sliding_windows[: card.n_layers],
         context_length=verifier.context_length,
+        constant_frequencies=verifier.constant_frequencies,
     )
