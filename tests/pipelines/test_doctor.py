@@ -8,6 +8,7 @@ import doctor
 import pytest
 import torch
 import workflow
+from rotary_models import longrope_config
 from small_checkpoints import N_TOKENS, save_model, small_llama
 from tiny_mixtures import families
 from transformers import AutoModelForCausalLM
@@ -74,6 +75,17 @@ def test_experts_are_told_where_there_are_any(tmp_path: Path, capsys: pytest.Cap
     assert "8 in 2 layers, 3 a token" in said
     assert doctor.doctor(configuration(tmp_path)) == 0
     assert "experts" not in facts(capsys.readouterr().out)
+
+
+def test_the_context_ends_where_rotary_frequencies_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_model(tmp_path / "longrope", longrope_config(60, vocab_size=N_TOKENS))
+    config = configuration(tmp_path, f"models.verifier={tmp_path / 'longrope'}", texts=("Hi.", "a" * 40))
+    capsys.readouterr()
+    assert doctor.doctor(config) == 0
+    said = capsys.readouterr().out
+    assert facts(said)["context"].startswith("60 tokens, beyond it")
+    assert facts(said)["context"].endswith("96 tokens")
+    assert "1 of them cannot be measured, being too long or refused: prompt-1 (" in said
 
 
 def test_every_missing_model_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

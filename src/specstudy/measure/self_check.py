@@ -42,12 +42,12 @@ class LogitCheck:
     largest_rms_difference: float
     limit_rms: float
     n_logits: int
-    n_beyond: int
-    n_may_be_beyond: int
+    n_beyond_limit: int
+    n_tolerated: int
 
     @property
     def passed(self) -> bool:
-        return self.n_beyond <= self.n_may_be_beyond
+        return self.n_beyond_limit <= self.n_tolerated
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class GreedyCheck:
     n_tokens: int
     largest_gap: float
     limit_gap: float
-    n_beyond: int
-    n_may_be_beyond: int
+    n_beyond_limit: int
+    n_tolerated: int
 
     @property
     def passed(self) -> bool:
-        return self.n_beyond <= self.n_may_be_beyond
+        return self.n_beyond_limit <= self.n_tolerated
 
 
 @dataclass(frozen=True)
@@ -317,8 +317,8 @@ def _logit_check(comparisons: Sequence[_Comparison]) -> LogitCheck:
         largest_rms_difference=_largest([rms for _, rms in engine]),
         limit_rms=limit,
         n_logits=len(engine),
-        n_beyond=_n_beyond([rms for _, rms in engine], limit),
-        n_may_be_beyond=sum(rounding.n_may_lie_beyond(c.model, len(c.engine)) for c in comparisons),
+        n_beyond_limit=_n_beyond([rms for _, rms in engine], limit),
+        n_tolerated=sum(rounding.n_may_lie_beyond(c.model, len(c.engine)) for c in comparisons),
     )
 
 
@@ -366,8 +366,8 @@ def _greedy_check(pair: Pair, prompt: Sequence[int], settings: SpeculationSettin
         n_tokens=len(plain),
         largest_gap=_largest(gaps),
         limit_gap=limit_gap,
-        n_beyond=_n_beyond(gaps, limit_gap),
-        n_may_be_beyond=rounding.n_may_lie_beyond(pair.verifier, len(gaps)),
+        n_beyond_limit=_n_beyond(gaps, limit_gap),
+        n_tolerated=rounding.n_may_lie_beyond(pair.verifier, len(gaps)),
     )
 
 
