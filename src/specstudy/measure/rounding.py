@@ -29,7 +29,7 @@ SAFETY = 2.0
 GAP = 5.0
 """Rounding turns the order of two logits where both move by half of their gap: a single logit moves by up to four times
 the root mean square of all."""
-SHARE_BEYOND = 0.05
+SHARE_BEYOND = 0.1
 ATTENTION_LIMITS = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 1e-2}
 """Of the errors of `models.attention_check`. Sound kernels of x86 were within 1e-6, 4e-3 and 4e-4 there; a later key
 that is seen moves the first rows by a half."""
