@@ -112,7 +112,7 @@ def _pair(models: ModelsConfig, pair: tuple[Description, Description], n_tokens:
         ("FLOPs a token", f"{flops[0]:,.0f}", f"{flops[1]:,.0f} (c = {flops[1] / flops[0]:.3f})"),
         ("layers", *(_layers(model) for model in pair)),
         *([("experts", *map(_experts, dimensions))] if any(d.n_experts for d in dimensions) else []),
-        ("context", *(f"{model.context_length or 'not stated, in'} tokens" for model in pair)),
+        ("context", *map(_context, pair)),
         ("tokens", f"{n_tokens:,}", "the same"),
         *_conversions(pair),
     ]
@@ -148,6 +148,13 @@ def _layers(model: Description) -> str:
     return f"{len(model.sliding_windows)}, {', '.join(limited) or 'all see the whole text'}"
 
 
+def _context(model: Description) -> str:
+    from specstudy.models.rotary import ENDS_THERE
+
+    why = f", {ENDS_THERE}" if model.usable_context == model.constant_frequencies is not None else ""
+    return f"{model.usable_context or 'not stated, in'} tokens{why}"
+
+
 def _experts(d: Dimensions) -> str:
     return f"{d.n_experts} in {d.n_expert_layers} layers, {d.n_active_experts} a token" if d.n_experts else "none"
 
@@ -158,7 +165,7 @@ def _longest_prompt(
     """Tokens of the longest prompt that can be measured, after a line on the prompts and one on those that cannot."""
     from specstudy.prompts import render
 
-    context = min(filter(None, (model.context_length for model in pair)), default=None)
+    context = min(filter(None, (model.usable_context for model in pair)), default=None)
     lengths, faults = [], []
     prompts, notes = chosen_prompts(config)
     for prompt in prompts:

@@ -64,12 +64,13 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
         )
 
 
-CHECKED_PROMPTS = 3
+CHECKED_PROMPTS = 2
 
 
 def _check(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) -> dict[str, Any]:
-    """The engine's self-check with every setting in use, on the shortest prompts of different categories; then for
-    each way in which versions of prompts alter the models."""
+    """The engine's self-check with every setting in use, on the shortest prompts of different categories and as far as
+    the longest text goes; then for each way in which versions of prompts alter the models."""
+    from specstudy.measure.checked_texts import far_prompts
     from specstudy.measure.self_check import run_self_check
     from specstudy.seeds import uniforms
 
@@ -77,9 +78,11 @@ def _check(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) 
     shortest: dict[str, RenderedPrompt] = {}
     for prompt in by_length:
         shortest.setdefault(prompt.prompt.category, prompt)
+    near = [prompt.token_ids for prompt in list(shortest.values())[:CHECKED_PROMPTS]]
+    far = far_prompts(pair, [prompt.token_ids for prompt in rendered], config.decode.max_new_tokens)
     report = run_self_check(
         pair,
-        [prompt.token_ids for prompt in list(shortest.values())[:CHECKED_PROMPTS]],
+        [*near, *(prompt for prompt in far if prompt not in near)],
         [speculation_settings(pair, config, setting) for setting in config.spec.settings],
         lambda index: uniforms(config.seed, "self-check", index),
     ).report()

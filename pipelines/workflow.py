@@ -53,7 +53,8 @@ def run(
     after: Callable[[Path, StudyConfig], None] | None = None,
     before: Callable[[Path], None] | None = None,
 ) -> int:
-    """Run stages over the configured prompts, then `after` on the finished tables. 0, or 1 if prompts failed.
+    """Run stages over the configured prompts, then `after` on the finished tables. 0, or 1 if prompts failed or the
+    run's self-check did.
 
     `before` is called with the run directory when the manifest says with what will be measured.
     """
@@ -77,7 +78,7 @@ def run(
         if after:
             after(run_dir, config)
         manifest.finish(run_dir)
-    return _report_failures(failures, run_dir)
+    return max(_report_failures(failures, run_dir), _report_failed_checks(run_dir))
 
 
 def open_store(config: StudyConfig) -> Store:
@@ -213,7 +214,7 @@ def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple
             if longest is not None and needed > longest:
                 raise PromptTooLongError(
                     f"{len(shown.positions)} prompt tokens and {config.decode.max_new_tokens} new ones "
-                    f"do not fit into the models' context of {longest}"
+                    f"do not fit into the models' context of {longest}{_why(longest, pair)}"
                 )
             if max(shown.token_ids) >= pair.verifier.vocabulary:
                 raise ValueError(f"token id {max(shown.token_ids)} has no row in the verifier")
@@ -221,6 +222,13 @@ def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple
         except ValueError as error:
             failures.append(Failure.of("render", prompt.prompt_id, error))
     return rendered, failures
+
+
+def _why(context: int, pair: Pair) -> str:
+    from specstudy.models.rotary import ENDS_THERE, constant_frequencies
+
+    limits = [constant_frequencies(model.module.config) for model in (pair.verifier, pair.draft)]
+    return f" ({ENDS_THERE})" if context in limits else ""
 
 
 def _check(
@@ -231,7 +239,7 @@ def _check(
     rendered: Sequence[RenderedPrompt],
     run_dir: Path,
 ) -> None:
-    """Check what a stage measured with, unless exactly this was checked before; a failure is said and marks the run."""
+    """Check what a stage measured with, unless exactly this was checked before; a failure marks the run."""
     settings = [dict(stage.settings(config, unit)) for unit in stage.units(config, rendered[0])]
     prompts = [prompt.token_ids for prompt in rendered]
     key = result_key({**shared_parts(stage, config, pair), "settings": settings, "prompts": prompts})
@@ -244,12 +252,6 @@ def _check(
                 raise
             outcome = {"passed": False, "error": " ".join(str(error).split())}
         manifest.update(run_dir, "self_checks", {stage.name: outcome})
-    if not outcome["passed"]:
-        print(
-            f"SELF-CHECK FAILED in {stage.name}: do not trust this run's numbers; see self_checks in "
-            f"{run_dir / 'manifest.json'}",
-            file=sys.stderr,
-        )
 
 
 def _publish_versions(run_dir: Path, prompts: Sequence[Prompt]) -> None:
@@ -280,6 +282,18 @@ def _publish_errors(run_dir: Path, failures: Sequence[Failure], stages: set[str]
         rows += [r for r in to_records("errors", read_table(run_dir, "errors")) if r.stage not in stages | {"render"}]
     rows += {(f.stage, f.prompt_id): f.row() for f in failures}.values()
     publish_table(run_dir, "errors", to_table("errors", rows))
+
+
+def _report_failed_checks(run_dir: Path) -> int:
+    """1 and a line for each stage whose self-check failed, now or when it was measured; else 0."""
+    failed = manifest.failed_self_checks(manifest.read(run_dir))
+    for name in failed:
+        print(
+            f"SELF-CHECK FAILED in {name}: do not trust this run's numbers; see self_checks in "
+            f"{run_dir / 'manifest.json'}",
+            file=sys.stderr,
+        )
+    return 1 if failed else 0
 
 
 def _report_failures(failures: Sequence[Failure], run_dir: Path) -> int:

@@ -6,15 +6,21 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from rotary_models import longrope
 from scipy import stats
+from torch.nn import functional
+from transformers import MistralConfig
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
-from specstudy.measure import self_check
+from specstudy.measure import rounding, sampling, self_check
+from specstudy.measure.checked_texts import far_prompts
 from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.self_check import run_self_check
 from specstudy.measure.speculation_records import SpeculationSettings
 from specstudy.measure.speculative import SpeculativeLoop
+from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 from specstudy.models.shallow import FrequentIdsHead
 from specstudy.tables.store import canonical_json
@@ -109,7 +115,7 @@ def test_copied_drafts_have_no_logits_to_check(pair):
     outcome = checked(pair, 0, settings_for(proposer="prompt_lookup"))
     assert outcome.draft_logits is None
     assert outcome.passed
-    assert set(outcome.report()) == {"passed", "verifier_logits", "greedy", "distribution"}
+    assert set(outcome.report()) == {"passed", "verifier_logits", "greedy", "distribution", "attention"}
 
 
 def test_a_draft_that_misses_its_last_token_is_seen_by_its_logits_alone(pair, monkeypatch):
@@ -144,11 +150,113 @@ def test_a_rejected_token_left_in_the_verifier_is_seen(pair, monkeypatch):
     assert not checked(pair, 0).verifier_logits.passed
 
 
-def test_greedy_decoding_that_parts_at_a_clear_choice_fails(pair, monkeypatch):
+@pytest.mark.parametrize("pair", ["bfloat16"], indirect=True)
+def test_both_greedy_loops_are_held_against_passes_without_a_cache(pair, monkeypatch):
+    real = sampling.warp
+
+    def second_best(logits, warp):
+        warped = real(logits, warp)
+        if warp.temperature == 0.0 and float(logits[-1].topk(2).values.diff().abs()) > 1.0:
+            last = logits.topk(2).indices[:, 1:]
+            return dataclasses.replace(warped, ids=last.expand_as(warped.ids).contiguous())
+        return warped
+
+    assert checked(pair, 0).greedy.passed
+    monkeypatch.setattr(sampling, "warp", second_best)
+    greedy = checked(pair, 0).greedy
+    assert not greedy.passed
+    assert greedy.largest_gap > 1.0
+
+
+def test_rounding_allows_no_more_than_its_ceiling():
+    scale = 2.0
+    by_rounding = [0.0, 1e-3, 4.7, np.nan]
+    assert [rounding.limit(torch.float32, r, scale) for r in by_rounding] == pytest.approx(
+        [2e-4, 2e-3, 2e-3, np.nan], nan_ok=True
+    )
+    assert rounding.limit(torch.bfloat16, 0.05, scale) == pytest.approx(0.1)
+    assert rounding.limit(torch.bfloat16, 14.9, scale, rounding.GAP) == pytest.approx(1.0)
+    assert np.isnan(rounding.limit(torch.float32, 1e-3, np.nan))
+
+
+@pytest.mark.parametrize(("dtype", "n"), [(torch.float32, 0), (torch.bfloat16, 4)])
+def test_only_a_router_in_half_precision_may_move_single_rows(dtype, n):
+    experts = tiny.language_model(tiny.configurations()["experts"])
+    experts.module.to(dtype)
+    assert rounding.n_may_lie_beyond(experts, 45) == n
+    dense = tiny.llama()
+    dense.module.to(dtype)
+    assert rounding.n_may_lie_beyond(dense, 45) == 0
+
+
+def test_a_fault_that_the_library_shares_is_no_rounding():
+    # The text crosses the place where every frequency changes, what is cached does not.
+    pair = Pair(longrope(0, 24), longrope(1, 24), None, ())
+    prompt = [[3, 5, 7, 11] * 4]
+
+    def outcome(n):
+        return run_self_check(pair, prompt, [settings_for(n=n)], np.random.default_rng)
+
+    assert outcome(8).passed
+    crossing = outcome(16)
+    assert not crossing.verifier_logits.passed
+    assert crossing.verifier_logits.limit_rms < 0.01
+    assert not crossing.greedy.passed
+
+
+def test_the_longest_text_and_both_sides_of_a_window_are_looked_at():
+    window = tiny.language_model(tiny.configurations()["sliding window"])  # of 8
+    pair = Pair(tiny.llama(), window, None, ())
+    prompts = [[1, 2, 3, 4], list(range(10, 30))]
+    far = far_prompts(pair, prompts, max_new_tokens=100)
+    assert [len(prompt) for prompt in far] == [1, 20 + 100 - 32]
+    assert far[1] == [*range(10, 30)] * 4 + list(range(10, 18))
+    assert [len(prompt) for prompt in far_prompts(pair, prompts, max_new_tokens=6)] == [5, 20]
+    assert [len(prompt) for prompt in far_prompts(pair, prompts[1:], max_new_tokens=6)] == [20]
+    plain = Pair(tiny.llama(), tiny.llama(), None, ())
+    assert [len(prompt) for prompt in far_prompts(plain, prompts, max_new_tokens=100)] == [88]
+
+
+def test_a_window_that_closes_too_early_is_seen_where_a_text_crosses_it(monkeypatch):
+    configuration = MistralConfig(**tiny._COMMON, sliding_window=16)
+    pair = Pair(tiny.language_model(configuration), tiny.llama(1), None, ())
+    prompts = [[3, 5, 7, 11]]
+    far = far_prompts(pair, prompts, max_new_tokens=40)
+    real = CachedModel.rollback
+
+    def forgetful(self, length):
+        real(self, length)
+        for layer in self._cache.layers:
+            if isinstance(layer, DynamicSlidingWindowLayer) and length > 16:
+                layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
+                layer.keys[:, :, 0] = 0.0
+                layer.values[:, :, 0] = 0.0
+
+    def outcome(prompts):
+        return run_self_check(pair, prompts, [settings_for(n=8)], np.random.default_rng)
+
+    assert outcome(far).passed
+    monkeypatch.setattr(CachedModel, "rollback", forgetful)
+    assert outcome(prompts).passed  # of twelve tokens at most
+    assert not outcome(far).verifier_logits.passed
+
+
+@pytest.mark.parametrize("pair", ["bfloat16"], indirect=True)
+def test_a_later_token_that_every_pass_sees_is_seen_by_the_attention_check(pair, monkeypatch):
+    real = functional.scaled_dot_product_attention
+
+    def leaking(query, key, value, attn_mask=None, is_causal=False, **given):
+        # Each query sees the next key too.
+        n, n_keys = query.shape[-2], key.shape[-2]
+        if is_causal:
+            attn_mask = torch.ones(n, n_keys, dtype=torch.bool).tril(n_keys - n + 1)
+        return real(query, key, value, attn_mask=attn_mask, **given)
+
+    assert checked(pair, 0).attention.n_compared == 6
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", leaking)
     outcome = checked(pair, 0)
-    near, clear = (dataclasses.replace(outcome.greedy, n_equal=3, top_two_gap=gap) for gap in (0.0, 100.0))
-    assert dataclasses.replace(outcome, greedy=near).passed
-    assert not dataclasses.replace(outcome, greedy=clear).passed
+    assert not outcome.attention.passed
+    assert not outcome.passed
 
 
 def test_places_are_uniform_for_draws_from_the_distribution_and_not_for_others():

@@ -8,6 +8,7 @@ import doctor
 import pytest
 import torch
 import workflow
+from rotary_models import longrope_config
 from safetensors.torch import load_file, save_file
 from small_checkpoints import END_ID, N_TOKENS, edit_json, save_model, small_llama, write_gguf
 from small_tokenizers import CHATML
@@ -86,6 +87,17 @@ def test_what_a_gguf_file_was_read_as(tmp_path: Path, capsys: pytest.CaptureFixt
         assert row in said
     assert "soft cap" not in said
     assert f"GGUF: eos token ids {END_ID}" in said
+
+
+def test_the_context_ends_where_rotary_frequencies_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_model(tmp_path / "longrope", longrope_config(60, vocab_size=N_TOKENS))
+    config = configuration(tmp_path, f"models.verifier={tmp_path / 'longrope'}", texts=("Hi.", "a" * 40))
+    capsys.readouterr()
+    assert doctor.doctor(config) == 0
+    said = capsys.readouterr().out
+    assert facts(said)["context"].startswith("60 tokens, beyond it")
+    assert facts(said)["context"].endswith("96 tokens")
+    assert "1 of them cannot be measured, being too long or refused: prompt-1 (" in said
 
 
 def test_every_missing_model_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,8 +160,8 @@ def test_a_stale_cache_marks_the_run_and_is_said_every_time(
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=noise))
     monkeypatch.setattr(workflow, "find_models", lambda config: lambda: replace(made, draft=near))
     config = configuration(tmp_path, PROMPTS, "decode.max_new_tokens=24", "decode.temperature=1.0")
-    for _ in range(2):
-        workflow.run(config, STAGES)
+    for stages in (STAGES, STAGES, ()):  # measured, kept, and only answered from
+        assert workflow.run(config, stages) == 1
         assert "SELF-CHECK FAILED in speculate: do not trust this run's numbers" in capsys.readouterr().err
     outcome = open_run(tmp_path / "latest").manifest["self_checks"]["speculate"]
     assert not outcome["passed"]
@@ -180,7 +180,7 @@ def test_a_check_that_ends_in_nan_marks_the_run_and_is_said(
 
     monkeypatch.setattr(self_check, "uncached_logits", spoilt)
     config = configuration(tmp_path)
-    assert workflow.run(config, STAGES) == 0
+    assert workflow.run(config, STAGES) == 1
     assert "SELF-CHECK FAILED in speculate: do not trust this run's numbers" in capsys.readouterr().err
     manifest = open_run(tmp_path / "latest").manifest
     assert failed_self_checks(manifest) == ["speculate"]

@@ -14,12 +14,14 @@ import analyze
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import tiny
 import workflow
 from decode import DECODE
 from prefill import PREFILL
+from rotary_models import longrope_config
 from speculate import SPECULATE
 from stages import Stage, Unit
-from tiny_study import CONTEXT_LENGTH, NEW_TOKENS, PROMPTS, REFUSED_WORD, configuration
+from tiny_study import CONTEXT_LENGTH, NEW_TOKENS, PROMPTS, REFUSED_WORD, configuration, tiny_pair
 
 from specstudy import open_run
 from specstudy.config import PROJECT_ROOT, StudyConfig
@@ -246,6 +248,27 @@ def test_prompts_that_cannot_be_shown_to_the_model_are_named(
     assert rows["long"]["message"].endswith(" prompt tokens and 6 new ones do not fit into the models' context of 256")
     assert "not that word" in rows["refused"]["message"]
     assert "2 of the measurements failed" in capsys.readouterr().err
+
+
+def test_a_text_that_would_pass_a_switch_of_frequencies_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tiny_pair()
+    switch, n_rows = 60, made.verifier.vocabulary
+    draft = replace(tiny.language_model(longrope_config(switch, vocab_size=n_rows), 1), vocabulary=n_rows)
+    monkeypatch.setattr(workflow, "find_models", lambda config: lambda: replace(made, draft=draft))
+    n_around = len(render(Prompt("p", "own", ""), made.tokenizer).positions)
+    fits, crosses, beyond = ("a" * (n - n_around - 6) for n in (switch, switch + 1, 2 * switch))
+    watched = Watched()
+    config = configuration(tmp_path, {"fits": fits, "crosses": crosses, "beyond": beyond})
+    assert workflow.run(config, watched.stages) == 1
+    assert {prompt_id for _, prompt_id in watched.measured} == {"fits"}
+    rows = {row["prompt_id"]: row for row in errors(tmp_path)}
+    assert rows.keys() == {"crosses", "beyond"}
+    assert rows["crosses"]["message"] == (
+        "55 prompt tokens and 6 new ones do not fit into the models' context of 60 (beyond it rotary frequencies "
+        "depend on the length)"
+    )
 
 
 def test_a_prompt_that_just_fits_is_measured(tmp_path: Path, pair: Pair) -> None:

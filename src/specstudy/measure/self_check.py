@@ -1,7 +1,8 @@
 """Is the speculative engine exact on this pair, device and precision? Checked on rounds of real generations.
 
 The logits that both models worked with are compared with uncached forward passes over the finished text. A stale draft
-cache leaves the text lossless and costs only acceptance, so nothing but the logits shows it.
+cache leaves the text lossless and costs only acceptance, so nothing but the logits shows it. What these passes rest on
+is checked on its own: their attention, against plain arithmetic.
 """
 
 from __future__ import annotations
@@ -16,49 +17,68 @@ from scipy import stats
 from torch import Tensor
 from transformers import DynamicCache
 
+from specstudy.measure import rounding
+from specstudy.measure.checked_texts import MOST_TOKENS
 from specstudy.measure.decode import complete_warp, generate
 from specstudy.measure.proposers import Proposal, Proposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculation_records import SpeculationSettings, make_proposer
 from specstudy.measure.speculative import Round, SpeculativeLoop
+from specstudy.models.attention_check import attention_errors
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel, Pair
 
-SAFETY = 2.0
-SMALLEST_LIMIT = 1e-4
 DISTRIBUTION_LEVEL = 1e-4
-MOST_TOKENS = 32
+FEWEST_ATTENDED = 128
 
 
 @dataclass(frozen=True)
 class LogitCheck:
     """Cached against uncached logits of one model in `n_logits` places: the largest difference of a single logit, and
-    the largest root mean square difference over the vocabulary, against a limit of twice what rounding alone gives on
-    the same texts."""
+    the largest root mean square difference over the vocabulary, against what rounding explains (`measure.rounding`);
+    in how many places it is beyond that, and in how many it may be."""
 
     largest_difference: float
     largest_rms_difference: float
     limit_rms: float
     n_logits: int
+    n_beyond_limit: int
+    n_tolerated: int
 
     @property
     def passed(self) -> bool:
-        return self.largest_rms_difference <= self.limit_rms
+        return self.n_beyond_limit <= self.n_tolerated
 
 
 @dataclass(frozen=True)
 class GreedyCheck:
-    """Greedy speculative against greedy plain decoding; `top_two_gap` of the logits where they first part, which
-    rounding explains up to `limit_gap`."""
+    """Greedy decoding, speculative and plain: `n_equal` tokens until they part. Both are held against uncached passes:
+    how far a token's logit is below the largest, at most, against what rounding explains."""
 
     n_equal: int
     n_tokens: int
-    top_two_gap: float | None
+    largest_gap: float
     limit_gap: float
+    n_beyond_limit: int
+    n_tolerated: int
 
     @property
     def passed(self) -> bool:
-        return self.top_two_gap is None or self.top_two_gap <= self.limit_gap
+        return self.n_beyond_limit <= self.n_tolerated
+
+
+@dataclass(frozen=True)
+class AttentionCheck:
+    """The attention that both models run with against explicit attention in float32, in prefill and cached passes:
+    the largest error of `n_compared`, as a share of the values."""
+
+    largest_error: float
+    limit_error: float
+    n_compared: int
+
+    @property
+    def passed(self) -> bool:
+        return self.largest_error <= self.limit_error
 
 
 @dataclass(frozen=True)
@@ -75,12 +95,14 @@ class DistributionCheck:
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """All checks of one pair. `draft_logits` is None where nothing is drafted by a model."""
+    """All checks of one pair. `draft_logits` is None where nothing is drafted by a model, `attention` where no model
+    runs a kernel."""
 
     verifier_logits: LogitCheck
     draft_logits: LogitCheck | None
     greedy: GreedyCheck
     distribution: DistributionCheck
+    attention: AttentionCheck | None
 
     @property
     def passed(self) -> bool:
@@ -103,8 +125,10 @@ class SelfCheck:
             "draft_rms": draft.largest_rms_difference if draft else None,
             "draft_limit_rms": draft.limit_rms if draft else None,
             "n_greedy_equal": self.greedy.n_equal,
-            "top_two_gap": self.greedy.top_two_gap,
+            "greedy_gap": self.greedy.largest_gap,
+            "limit_gap": self.greedy.limit_gap,
             "distribution_p_value": self.distribution.p_value,
+            "attention_error": self.attention.largest_error if self.attention else None,
         }
         return {"passed": self.passed, **_storable(values)}
 
@@ -144,19 +168,22 @@ def run_self_check(
             compared[name].append(_compare(model, text, len(prompt), uncached, loop.seen[name], n_at_once))
             if name == "verifier":
                 places += probability_places(uncached[:-1], text[len(prompt) :], how.generation.warp, rng)
-    rounding = _largest([largest for c in compared["verifier"] for largest, _ in c.rounding])
+    single_logit = _largest([largest for c in compared["verifier"] for largest, _ in c.rounding])
+    # Rounding turns the order of two logits at most where both move by half of their gap.
+    gap = rounding.limit(pair.verifier.dtype, 2 * single_logit, _scale(compared["verifier"]), rounding.GAP)
     return SelfCheck(
         _logit_check(compared["verifier"]),
         _logit_check(compared["draft"]) if compared["draft"] else None,
-        # Rounding turns the order of two logits at most where both move by half of their gap.
-        _greedy_check(pair, prompts[0], shortened[0], limit_gap=_largest([2 * SAFETY * rounding, SMALLEST_LIMIT])),
+        _greedy_check(pair, prompts[0], shortened[0], gap),
         DistributionCheck(len(places), float(stats.kstest(places, "uniform").pvalue)),
+        _attention_check(pair, max(prompts, key=len), shortened[0].gamma + 1),
     )
 
 
 def _shortened(settings: SpeculationSettings) -> SpeculationSettings:
+    """Few tokens, but all of them: a text that ended would not reach what it was chosen for."""
     n_tokens = min(settings.generation.max_new_tokens, MOST_TOKENS)
-    return replace(settings, generation=replace(settings.generation, max_new_tokens=n_tokens))
+    return replace(settings, generation=replace(settings.generation, max_new_tokens=n_tokens, eos_ids=()))
 
 
 @torch.inference_mode()
@@ -249,19 +276,30 @@ class _WatchedLoop(SpeculativeLoop):
 
 @dataclass(frozen=True)
 class _Comparison:
-    """(largest, root mean square) differences of one model on one text: of the engine's logits, and by rounding."""
+    """(largest, root mean square) differences of one model on one text: of the engine's logits, and by rounding; and
+    the standard deviation of its logits over the vocabulary."""
 
+    model: LanguageModel
     engine: list[tuple[float, float]]
     rounding: list[tuple[float, float]]
+    scale: float
 
 
 def _compare(
     model: LanguageModel, text: Tensor, n_prompt: int, uncached: Tensor, seen: Seen, n_at_once: int
 ) -> _Comparison:
     return _Comparison(
+        model,
         [differences(_among_all(logits, model), uncached[n - n_prompt]) for n, logits in seen],
         rounding_differences(model, text, n_prompt, uncached, n_at_once),
+        _standard_deviation(uncached),
     )
+
+
+def _standard_deviation(logits: Tensor) -> float:
+    """Of logits [T, V] over the ids that can be emitted, mean over T. NaN if one of them is not finite."""
+    rows = [row[~torch.isneginf(row)] for row in logits]
+    return float(torch.stack([(row - row.mean()).square().mean().sqrt() for row in rows]).mean())
 
 
 def _among_all(logits: Tensor, model: LanguageModel) -> Tensor:
@@ -272,12 +310,25 @@ def _among_all(logits: Tensor, model: LanguageModel) -> Tensor:
 
 def _logit_check(comparisons: Sequence[_Comparison]) -> LogitCheck:
     engine = [pair for comparison in comparisons for pair in comparison.engine]
+    by_rounding = _largest([rms for comparison in comparisons for _, rms in comparison.rounding])
+    limit = rounding.limit(comparisons[0].model.dtype, by_rounding, _scale(comparisons))
     return LogitCheck(
         largest_difference=_largest([largest for largest, _ in engine]),
         largest_rms_difference=_largest([rms for _, rms in engine]),
-        limit_rms=_largest([SAFETY * rms for c in comparisons for _, rms in c.rounding] + [SMALLEST_LIMIT]),
+        limit_rms=limit,
         n_logits=len(engine),
+        n_beyond_limit=_n_beyond([rms for _, rms in engine], limit),
+        n_tolerated=sum(rounding.n_may_lie_beyond(c.model, len(c.engine)) for c in comparisons),
     )
+
+
+def _scale(comparisons: Sequence[_Comparison]) -> float:
+    """The smallest standard deviation, NaN if one of them is NaN."""
+    return float(np.min([comparison.scale for comparison in comparisons]))
+
+
+def _n_beyond(values: Sequence[float], limit: float) -> int:
+    return sum(not value <= limit for value in values)  # NaN is beyond everything
 
 
 def _largest(values: Sequence[float]) -> float:
@@ -309,10 +360,29 @@ def _greedy_check(pair: Pair, prompt: Sequence[int], settings: SpeculationSettin
         pair.verifier, make_proposer(pair, settings), prompt, greedy, settings.gamma, np.random.default_rng(0)
     )
     speculative = loop.run().token_ids
-    n_equal = next((i for i, (a, b) in enumerate(zip(plain, speculative, strict=False)) if a != b), len(plain))
-    gap = None
-    if n_equal < max(len(plain), len(speculative)):
-        ids = torch.tensor([*prompt, *plain[:n_equal]], device=pair.verifier.device)
-        top = uncached_logits(pair.verifier, ids, keep=1)[0].topk(2).values
-        gap = float(top[0] - top[1])
-    return GreedyCheck(n_equal, len(plain), gap, limit_gap)
+    gaps = [gap for answer in {tuple(plain), tuple(speculative)} for gap in _gaps(pair.verifier, prompt, answer)]
+    return GreedyCheck(
+        n_equal=next((i for i, (a, b) in enumerate(zip(plain, speculative, strict=False)) if a != b), len(plain)),
+        n_tokens=len(plain),
+        largest_gap=_largest(gaps),
+        limit_gap=limit_gap,
+        n_beyond_limit=_n_beyond(gaps, limit_gap),
+        n_tolerated=rounding.n_may_lie_beyond(pair.verifier, len(gaps)),
+    )
+
+
+def _gaps(verifier: LanguageModel, prompt: Sequence[int], answer: Sequence[int]) -> list[float]:
+    """How far the logit of each answer token is below the largest of an uncached pass."""
+    text = torch.tensor([*prompt, *answer], device=verifier.device)
+    logits = uncached_logits(verifier, text, keep=len(answer) + 1)[:-1]
+    gaps: list[float] = (logits.amax(-1) - logits.gather(-1, text[len(prompt) :, None])[:, 0]).tolist()
+    return gaps
+
+
+def _attention_check(pair: Pair, prompt: Sequence[int], n_rows: int) -> AttentionCheck | None:
+    n_tokens = min(max(len(prompt), FEWEST_ATTENDED), pair.context_length or FEWEST_ATTENDED)
+    text = [*prompt] * (1 + n_tokens // len(prompt))  # which tokens these are makes no difference
+    ids = torch.tensor(text[:n_tokens], device=pair.verifier.device)
+    errors = [error for model in (pair.verifier, pair.draft) for error in attention_errors(model, ids, n_rows)]
+    limit = rounding.ATTENTION_LIMITS[pair.verifier.dtype]
+    return AttentionCheck(_largest(errors), limit, len(errors)) if errors else None

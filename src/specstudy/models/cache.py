@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedConfig
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 from specstudy.models.load import LanguageModel
 
@@ -68,6 +68,16 @@ def preallocated_cache(config: PreTrainedConfig) -> Cache:
     cache = DynamicCache(config=config)
     cache.layers = [PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
+
+
+def sliding_windows(config: PreTrainedConfig) -> list[int | None]:
+    """For each layer how many of the last tokens it sees, None for all."""
+    layers = DynamicCache(config=config).layers
+    windows = [layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers]
+    kinds = getattr(config.get_text_config(decoder=True), "layer_types", None)
+    # A layer that attends to another's keys and values has none to tell its window.
+    of_kind = {kind: window for kind, window in zip(kinds or [], windows, strict=False) if window}
+    return [of_kind.get(kind) for kind in kinds] if kinds else windows
 
 
 class CachedModel:

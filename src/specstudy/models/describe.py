@@ -8,29 +8,36 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from specstudy.errors import UserError
 from specstudy.models import shallow
+from specstudy.models.cache import sliding_windows
 from specstudy.models.context import context_length
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.load import PairSources
 from specstudy.models.memory import ModelSize
+from specstudy.models.rotary import constant_frequencies
 from specstudy.models.sources import ModelSource, trunk_of
 
 
 @dataclass(frozen=True)
 class Description:
     """A model that is not loaded. `sliding_windows`: for each layer how many of the last tokens it sees, None for all;
-    `context_length` is None where the configuration promises nothing; `conversion` is of a GGUF file's header."""
+    `context_length` is None where the configuration promises nothing; `constant_frequencies` as in `models.rotary`;
+    `conversion` is of a GGUF file's header."""
 
     files: list[Path]
     size: ModelSize
     sliding_windows: list[int | None]
     context_length: int | None
+    constant_frequencies: int | None
     conversion: dict[str, Any] | None = None
+
+    @property
+    def usable_context(self) -> int | None:
+        """Longest text that can be measured."""
+        return min(filter(None, (self.context_length, self.constant_frequencies)), default=None)
 
 
 def describe_pair(sources: PairSources) -> tuple[Description, Description]:
@@ -52,19 +59,11 @@ def describe(source: ModelSource) -> Description:
     return Description(
         files=source.weight_files(),
         size=ModelSize(n_parameters, dimensions, dimensions.output_rows, head.numel() if head is embedding else 0),
-        sliding_windows=_sliding_windows(module),
+        sliding_windows=sliding_windows(module.config),
         context_length=context_length(module),
+        constant_frequencies=constant_frequencies(module.config),
         conversion=source.gguf.description() if source.gguf else None,
     )
-
-
-def _sliding_windows(module: PreTrainedModel) -> list[int | None]:
-    layers = DynamicCache(config=module.config).layers
-    windows = [layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None for layer in layers]
-    kinds = getattr(module.config.get_text_config(decoder=True), "layer_types", None)
-    # A layer that attends to another's keys and values has none to tell its window.
-    of_kind = {kind: window for kind, window in zip(kinds or [], windows, strict=False) if window}
-    return [of_kind.get(kind) for kind in kinds] if kinds else windows
 
 
 def _describe_shallow(directory: Path, trunk: ModelSource) -> Description:
@@ -86,6 +85,7 @@ def _describe_shallow(directory: Path, trunk: ModelSource) -> Description:
         size=ModelSize(
             n_own + n_head_ids * dimensions.hidden_size, dimensions, len(verifier.get_output_embeddings().weight)
         ),
-        sliding_windows=_sliding_windows(module),
+        sliding_windows=sliding_windows(module.config),
         context_length=context_length(module),
+        constant_frequencies=constant_frequencies(module.config),
     )

@@ -28,6 +28,7 @@ from specstudy.models.dimensions import dimensions_of
 from specstudy.models.fingerprint import fingerprint_of
 from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, unpack_linear_layers
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
+from specstudy.models.rotary import constant_frequencies
 from specstudy.models.sources import ModelSource, existing_path, find_source, trunk_of
 from specstudy.models.stored import least_weight_bytes
 from specstudy.models.unrunnable import ADAPTER_CONFIG, refuse_unless_runnable
@@ -123,8 +124,10 @@ class Pair:
 
     @property
     def context_length(self) -> int | None:
-        """Longest sequence that both models take, or None if neither says."""
-        return min(filter(None, (self.verifier.context_length, self.draft.context_length)), default=None)
+        """Longest sequence that both models take, with the same rotary frequencies throughout; None if nothing says."""
+        models = (self.verifier, self.draft)
+        limits = [(model.context_length, constant_frequencies(model.module.config)) for model in models]
+        return min(filter(None, (limit for both in limits for limit in both)), default=None)
 
 
 @dataclass(frozen=True)

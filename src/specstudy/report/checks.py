@@ -9,8 +9,9 @@ from typing import Any
 _MEANINGS = {
     "verifier_logits": "verifier: logits with a cache against logits without, in rounds of real generations",
     "draft_logits": "draft: logits with a cache against logits without, in rounds of real generations",
-    "greedy": "greedy speculative decoding writes what greedy decoding writes",
+    "greedy": "greedy decoding, speculative and plain, writes what passes without a cache say",
     "distribution": "sampled tokens follow the verifier's own distribution (Kolmogorov-Smirnov)",
+    "attention": "attention as it runs here against explicit attention in float32",
 }
 
 
