@@ -49,16 +49,6 @@ DECODE = Stage(
         "recorded_candidates": config.decode.recorded_candidates,
     },
     measure=_measure,
-    source_files=(
-        "models",
-        "measure/altered.py",
-        "measure/decode.py",
-        "measure/sampling.py",
-        "measure/sinks.py",
-        "formulas.py",
-        "records.py",
-        "seeds.py",
-    ),
 )
 
 

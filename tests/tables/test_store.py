@@ -19,7 +19,7 @@ from specstudy.errors import UserError
 from specstudy.records import STAGE_TABLES
 from specstudy.tables import store as store_module
 from specstudy.tables.schema import InvalidRecordError, empty_table, schema_of, to_records, to_table
-from specstudy.tables.store import Store, code_hash, result_key
+from specstudy.tables.store import Store, result_key
 
 PARTS = {"prompt": "Who?", "seed": 0, "decode": {"temperature": 0.7}}
 KEY = result_key(PARTS)
@@ -281,35 +281,3 @@ def test_a_part_that_json_cannot_say_is_refused(value: object) -> None:
 @given(st.text(st.characters()))
 def test_any_text_can_be_a_part(text: str) -> None:
     assert len(result_key({"prompt": text})) == 64
-
-
-def source_tree(root: Path, files: dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(content)
-    return root
-
-
-def test_code_hash_sees_names_and_contents_but_not_line_ends_or_order(tmp_path: Path) -> None:
-    files = {"measure/decode.py": b"a = 1\nb = 2\n", "measure/deep/sinks.py": b"", "seeds.py": b"c\n"}
-    paths = ["measure", "seeds.py"]
-    original = code_hash(paths, source_tree(tmp_path / "original", files))
-    same = source_tree(
-        tmp_path / "same", files | {"measure/decode.py": b"a = 1\r\nb = 2\r\n", "measure/notes.txt": b"x"}
-    )
-    assert code_hash([*reversed(paths), "measure/decode.py"], same) == original
-    others = [
-        files | {"seeds.py": b"d\n"},
-        files | {"measure/new.py": b""},
-        {"measure/decode.py": b"a = 1\nb = 2\nc\n", "measure/deep/sinks.py": b"", "seeds.py": b""},
-        {"measure/decode.py": b"a = 1\nb = 2\n", "measure/sinks.py": b"", "seeds.py": b"c\n"},
-        {"measure/decode.py": b"a = 1\nb = 2\nmeasure/deep/sinks.py", "seeds.py": b"c\n"},
-    ]
-    hashes = {code_hash(paths, source_tree(tmp_path / str(n), tree)) for n, tree in enumerate(others)}
-    assert len(hashes | {original}) == 6
-
-
-def test_code_hash_knows_the_package_and_refuses_what_is_not_there() -> None:
-    assert code_hash(["records.py"]) != code_hash(["errors.py"])
-    with pytest.raises(FileNotFoundError, match="nosuch"):
-        code_hash(["nosuch.py"])

@@ -22,7 +22,7 @@ from specstudy.models import device as devices
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.models.tokens import text_of, token_text, word_starts
-from specstudy.prompts import RenderedPrompt
+from specstudy.prompts.prompt import RenderedPrompt
 from specstudy.records import DecodeAttention, DecodeRun, DecodeToken
 
 

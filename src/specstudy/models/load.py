@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from specstudy.models import embedded, shallow, upcycled
 from specstudy.models.attention import use_grouped_attention
 from specstudy.models.device import multiplies_packed_weights
 from specstudy.models.dimensions import dimensions_of
-from specstudy.models.fingerprint import fingerprint_of
+from specstudy.models.fingerprint import fingerprint_of, tokenizer_digest
 from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, unpack_linear_layers
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
 from specstudy.models.sources import ModelSource, existing_path, find_source, trunk_of
@@ -121,6 +122,11 @@ class Pair:
     def context_length(self) -> int | None:
         """Longest sequence that both models take, or None if neither says."""
         return min(filter(None, (self.verifier.context_length, self.draft.context_length)), default=None)
+
+    @cached_property
+    def tokenizer_digest(self) -> str:
+        """What the tokenizer makes of ids and texts, as a hash."""
+        return tokenizer_digest(self.tokenizer)
 
 
 @dataclass(frozen=True)
