@@ -107,8 +107,7 @@ def _say_what_is_stale(
     changed = [name for name in shared if before.get(name) != shared[name]]
     if not changed:
         return
-    of_units = ({name: part for name, part in task.parts.items() if name not in shared} for task in missing)
-    n_stale = sum(store.exists(stage.name, result_key({**parts, **before})) for parts in of_units)
+    n_stale = sum(store.exists(stage.name, result_key({**before, **task.parts_of_its_own})) for task in missing)
     if n_stale:
         print(
             f"{stage.name}: {n_stale} results of this run are measured again, because these changed since: "

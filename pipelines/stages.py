@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -89,23 +90,33 @@ class Failure:
 
 @dataclass(frozen=True)
 class Task:
-    """A unit with the key that its result has in the store, and what the key is made of."""
+    """A unit with the key that its result has in the store. What the key is made of is put together when it is asked
+    for: there may be very many tasks."""
 
     unit: Unit
-    key: str
-    parts: Mapping[str, object]
+    shared: Mapping[str, object]
+    settings: Mapping[str, object]
+
+    @cached_property
+    def key(self) -> str:
+        return result_key(self.parts)
+
+    @property
+    def parts(self) -> dict[str, object]:
+        return {**self.shared, **self.parts_of_its_own}
+
+    @property
+    def parts_of_its_own(self) -> dict[str, object]:
+        return {"settings": dict(self.settings), **_unit_parts(self.unit)}
 
 
 def tasks_of(
     stage: Stage, config: StudyConfig, shared: Mapping[str, object], prompts: Sequence[RenderedPrompt]
 ) -> list[Task]:
     """Everything that a stage has to do, in the order of the prompts; `shared` is of `shared_parts`."""
-    tasks = []
-    for prompt in prompts:
-        for unit in stage.units(config, prompt):
-            parts = {**shared, "settings": dict(stage.settings(config, unit)), **_unit_parts(unit)}
-            tasks.append(Task(unit, result_key(parts), parts))
-    return tasks
+    return [
+        Task(unit, shared, stage.settings(config, unit)) for prompt in prompts for unit in stage.units(config, prompt)
+    ]
 
 
 def is_of_the_prompt(error: Exception) -> bool:

@@ -166,6 +166,21 @@ def result_with_other_columns(path: Path) -> None:
     pq.write_table(table.drop_columns(["decode_runs"]), path)
 
 
+def a_number_that_is_none(path: Path) -> None:
+    result = pq.read_table(path)
+    place = result.schema.get_field_index("decode_runs")
+    runs = result.column(place)[0].as_py()
+    runs[0]["decode_s"] = float("nan")
+    field = result.schema.field(place)
+    pq.write_table(result.set_column(place, field, pa.array([runs], field.type)), path)
+
+
+def a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "something").touch()
+
+
 def result_of_two_rows(path: Path) -> None:
     table = pq.read_table(path)
     pq.write_table(pa.concat_tables([table, table]), path)
@@ -180,6 +195,8 @@ def result_of_two_rows(path: Path) -> None:
         result_of_another_stage,
         result_with_other_columns,
         result_of_two_rows,
+        a_number_that_is_none,
+        a_directory,
     ],
 )
 def test_a_foreign_file_is_not_trusted(store: Store, caplog: pytest.LogCaptureFixture, replace: object) -> None:
@@ -205,9 +222,18 @@ def test_a_result_of_another_schema_version_is_absent(
 
 
 def test_a_file_that_cannot_be_read_is_one_line(store: Store) -> None:
-    path_of(store).mkdir(parents=True)
-    with pytest.raises(UserError, match=r"cannot read .*Is a directory"):
+    path_of(store).parent.mkdir(parents=True)
+    path_of(store).symlink_to(path_of(store))
+    with pytest.raises(UserError, match=r"cannot read .*; remove it or choose another execution\.store"):
         store.get("decode", KEY)
+
+
+def test_a_link_to_nowhere_is_no_result_and_gives_way_to_one(store: Store) -> None:
+    path_of(store).parent.mkdir(parents=True)
+    path_of(store).symlink_to("nowhere")
+    assert store.get("decode", KEY) is None
+    store.put("decode", KEY, PARTS, stage_examples("decode"))
+    assert store.has("decode", KEY)
 
 
 WRITER = """

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from specstudy.errors import UserError
 from specstudy.records import STAGE_TABLES
 from specstudy.tables.places import open_place
-from specstudy.tables.schema import SCHEMA_VERSION, schema_of, to_table
+from specstudy.tables.schema import SCHEMA_VERSION, InvalidRecordError, schema_of, to_table, validate
 
 _VERSION, _PARTS = b"specstudy.schema_version", b"specstudy.parts"
 
@@ -59,7 +59,7 @@ class Store:
             return None
         try:
             return _decode(content, stage, key)
-        except (_NotThisResult, pa.ArrowException, OSError) as fault:
+        except (_NotThisResult, InvalidRecordError, pa.ArrowException, OSError) as fault:
             self._place.reject(name, fault)
             return None
 
@@ -142,4 +142,5 @@ def _decode(content: bytes, stage: str, key: str) -> dict[str, pa.Table] | None:
     for name in STAGE_TABLES[stage]:
         rows = result.column(name)[0].values
         tables[name] = pa.Table.from_arrays(rows.flatten(), schema=schema_of(name))
+        validate(name, tables[name])
     return tables
