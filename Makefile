@@ -5,16 +5,20 @@
 # make's expansion or a shell. For the same reason they are not exported one by one.
 $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(eval unexport $(name))))
 
-SHELL = /bin/sh
+# With the first Python would not find the commands' own modules, with the second transformers not its own docstrings.
+unexport PYTHONSAFEPATH
+unexport PYTHONOPTIMIZE
+
+override SHELL = /bin/sh
 override READY := .venv/ready
 override RUN := .venv/bin/python
-CHECKED = src pipelines $(wildcard benchmarks)
-TEST_ENVIRONMENT = OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
-COMMANDS = study prefill decode speculate routing analyze figures doctor runs show compare reproduce distill bench
+override CHECKED = src pipelines $(wildcard benchmarks)
+override TEST_ENVIRONMENT = OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+override COMMANDS = study prefill decode speculate routing analyze figures doctor runs show compare reproduce distill bench
 
 # The names, never the values, of what the user set on the command line.
 override GIVEN := $(filter-out PYTHON GIVEN,$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
-override NOTE = $(if $(GIVEN),@echo 'note: make $@ takes no overrides; what was given is not used' >&2)
+override NO_OVERRIDES = $(if $(GIVEN),@echo 'error: make $@ takes no overrides; leave out what follows it' >&2; exit 2)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -43,7 +47,7 @@ override NOTE = $(if $(GIVEN),@echo 'note: make $@ takes no overrides; what was 
 ##make help                                this list
 
 help:
-	$(NOTE)
+	$(NO_OVERRIDES)
 	@echo 'specstudy: does prefill attention predict decode entropy, and that speculative acceptance?'
 	@echo
 	@sed -n 's/^##/  /p' Makefile
@@ -52,7 +56,7 @@ help:
 	@echo 'Any setting can follow a target; `.venv/bin/python pipelines/study.py --help` lists all.'
 
 setup: $(READY)
-	$(NOTE)
+	$(NO_OVERRIDES)
 
 $(READY): pyproject.toml constraints.txt pipelines/setup.py
 	@PYTHON='$(PYTHON)'; \
@@ -73,15 +77,15 @@ routing-sim: $(READY)
 	@$(RUN) pipelines/routing_sim.py --from-make
 
 lint: $(READY)
-	$(NOTE)
+	$(NO_OVERRIDES)
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy $(CHECKED)
 
 test: lint
-	$(NOTE)
+	$(NO_OVERRIDES)
 	@$(TEST_ENVIRONMENT) $(RUN) -m pytest -m 'not long' -n 2
 
 test-long: $(READY)
-	$(NOTE)
+	$(NO_OVERRIDES)
 	@$(TEST_ENVIRONMENT) $(RUN) -m pytest -m long --timeout 3600

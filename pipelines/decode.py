@@ -50,16 +50,6 @@ DECODE = Stage(
         "repetitions": config.decode.repetitions,  # answers of one prompt are one batch
     },
     measure=_measure,
-    source_files=(
-        "models",
-        "measure/altered.py",
-        "measure/decode.py",
-        "measure/sampling.py",
-        "measure/sinks.py",
-        "formulas.py",
-        "records.py",
-        "seeds.py",
-    ),
 )
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import interruption  # first: what follows takes its time
 import makeflags
 import out_of_memory
+import surroundings  # before the libraries whose environment it settles
 
 from specstudy import overrides
 from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, local_path
@@ -150,21 +151,30 @@ def _sweep_dir_word(sweep_dir: Path) -> str:
 
 
 def _exit_code(run: Callable[[], int]) -> int:
-    """Run, turning what the user can mend and an interruption into one line; a bug keeps its traceback."""
+    """Run, turning what the user can mend and an interruption into one line; a bug keeps its traceback.
+
+    What was printed and could not be written makes a success a failure; a reader that had seen enough knows.
+    """
+    outlets = surroundings.settle_streams()
+    status = _status(run)
+    sys.stdout.flush()
+    for fault in filter(None, (outlet.fault for outlet in outlets)):
+        if not isinstance(fault, BrokenPipeError):
+            print(f"error: what was printed could not be written: {fault.strerror}", file=sys.stderr)
+        status = status or 1
+    return status
+
+
+def _status(run: Callable[[], int]) -> int:
     try:
         _check_installation()
-        status = run()
-        sys.stdout.flush()
-        return status
+        return run()
     except UserError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(interruption.MESSAGE, file=sys.stderr)
         return interruption.INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except Exception as error:
         if line := out_of_memory.line_for(error):
             print(f"error: {line}", file=sys.stderr)

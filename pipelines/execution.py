@@ -86,7 +86,7 @@ def run_stage(
                 failed[task.key] = failure
             advance(task.unit.prompt.prompt_id)
     done = sorted((task for task in tasks if task.key not in failed), key=lambda task: task.unit.order)
-    consolidate(run_dir, stage.name, (store.stored(stage.name, task.key) for task in done))
+    consolidate(run_dir, stage.name, (stage.finish(config, store.stored(stage.name, task.key)) for task in done))
     counts = {
         "n_done": len(done),
         "n_reused": len(tasks) - len(missing),
@@ -107,7 +107,7 @@ def _say_what_is_stale(
     changed = [name for name in shared if before.get(name) != shared[name]]
     if not changed:
         return
-    n_stale = sum(store.exists(stage.name, result_key({**task.parts, **before})) for task in missing)
+    n_stale = sum(store.exists(stage.name, result_key({**before, **task.parts_of_its_own})) for task in missing)
     if n_stale:
         print(
             f"{stage.name}: {n_stale} results of this run are measured again, because these changed since: "

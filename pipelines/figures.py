@@ -9,6 +9,7 @@ from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.config import PROJECT_ROOT, from_mapping
 from specstudy.report.figures import draw_all
+from specstudy.tables.manifest import configuration
 from specstudy.tables.run import open_run
 
 
@@ -18,7 +19,7 @@ def figures(run: str = str(PROJECT_ROOT / "outputs" / "latest")) -> None:
 
     opened = open_run(Path(run).expanduser())
     tables = {name: opened.table(name) for name in opened.tables}
-    config = from_mapping(opened.manifest["config"])
+    config = from_mapping(configuration(opened.manifest))
     result = analyze(tables, settings_of(config))
     for path in draw_all(result, unaltered_only(tables), opened.path / "figures"):
         print(path)

@@ -9,6 +9,7 @@ from stages import Records, Stage, Unit
 from workflow import run
 
 from specstudy.config import StudyConfig
+from specstudy.tables.sinks import at_threshold
 
 if TYPE_CHECKING:
     from specstudy.models.load import Pair
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
     from specstudy.measure.sinks import measure_prefill
 
-    return measure_prefill(
-        pair.verifier, pair.tokenizer, unit.rendered, config.prefill.window, config.prefill.threshold
-    )
+    return measure_prefill(pair.verifier, pair.tokenizer, unit.rendered, config.prefill.window)
 
 
 PREFILL = Stage(
@@ -28,9 +27,11 @@ PREFILL = Stage(
     units=lambda config, rendered: (
         [] if (version := rendered.prompt.version) and version.alters_the_models else [Unit(rendered)]
     ),
-    settings=lambda config, unit: {"window": config.prefill.window, "threshold": config.prefill.threshold},
+    settings=lambda config, unit: {"window": config.prefill.window},
     measure=_measure,
-    source_files=("models", "measure/sinks.py", "formulas.py", "records.py"),
+    models=("verifier",),
+    generates=False,
+    finish=lambda config, tables: at_threshold(tables, config.prefill.threshold),
 )
 
 

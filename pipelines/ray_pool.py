@@ -37,10 +37,13 @@ class Worker:
     def __init__(self, config: StudyConfig, load_pair: Callable[[], Pair], store_place: Path | str) -> None:
         self._config, self._pair = config, load_pair()
         self._store = Store(store_place)
+        self._shared: dict[str, dict[str, object]] = {}
 
     def measure(self, stage: Stage, task: Task) -> Failure | None:
         """Measure and store one unit. Raises UserError where the result would not be the one asked for."""
-        here = shared_parts(stage, self._config, self._pair)
+        if stage.name not in self._shared:  # as its code was when this process read it
+            self._shared[stage.name] = shared_parts(stage, self._config, self._pair)
+        here = self._shared[stage.name]
         if differing := [name for name in here if here[name] != task.parts[name]]:
             raise UserError(
                 f"a worker on {os.uname().nodename} would measure {stage.name} with another "

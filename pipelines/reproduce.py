@@ -17,7 +17,7 @@ from workflow import run as run_stages
 from workflow import run_path_of
 
 from specstudy.config import from_mapping
-from specstudy.errors import UserError
+from specstudy.errors import UserError, no_such
 from specstudy.tables import manifest
 from specstudy.tables.differences import differences
 from specstudy.tables.equality import first_difference
@@ -36,10 +36,14 @@ def reproduce(run: str) -> int:
 
 def _reproduce(path: Path) -> int:
     original = open_run(path)
-    stages = [STAGES[name] for name in original.manifest.get("stages", {})]
+    names = original.manifest.get("stages", {})
+    for name in names:
+        if name not in STAGES:
+            raise no_such("stage", name, list(STAGES), shown=f"{path}: {name}")
+    stages = [STAGES[name] for name in names]
     if not stages or not manifest.is_finished(original.manifest):
         raise UserError(f"{path} is not finished; the command that made it goes on from there")
-    config = from_mapping(original.manifest["config"])
+    config = from_mapping(manifest.configuration(original.manifest))
     config = dataclasses.replace(
         config,
         output_dir=str(_new_directory(path)),

@@ -42,8 +42,6 @@ ROUTING = Stage(
     units=lambda config, rendered: [*DECODE.units(config, rendered), *SPECULATE.units(config, rendered)],
     settings=lambda config, unit: (SPECULATE if unit.setting else DECODE).settings(config, unit),
     measure=_measure,
-    source_files=("models", "measure", "formulas.py", "routing_formulas.py", "records.py", "seeds.py"),
-    pipeline_files=("decode.py", "speculate.py"),
 )
 
 

@@ -16,7 +16,7 @@ from specstudy.setting import Setting
 if TYPE_CHECKING:
     from specstudy.measure.speculation_records import SpeculationSettings
     from specstudy.models.load import Pair
-    from specstudy.prompts import RenderedPrompt
+    from specstudy.prompts.prompt import RenderedPrompt
 
 
 def speculation_settings(pair: Pair, config: StudyConfig, setting: Setting) -> SpeculationSettings:
@@ -134,7 +134,6 @@ SPECULATE = Stage(
     ],
     settings=_settings,
     measure=_measure,
-    source_files=("models", "measure", "formulas.py", "records.py", "seeds.py"),
     check=_check,
 )
 

@@ -6,8 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from measuring_code import PIPELINES, code_hash, measuring_files
 
 from specstudy.config import PROJECT_ROOT, StudyConfig
 from specstudy.errors import one_line
@@ -15,15 +18,15 @@ from specstudy.prompts import Prompt, RenderedPrompt
 from specstudy.records import ErrorRow
 from specstudy.setting import Setting
 from specstudy.tables.schema import SCHEMA_VERSION
-from specstudy.tables.store import PACKAGE, code_hash, result_key
+from specstudy.tables.store import result_key
 
 if TYPE_CHECKING:
-    from specstudy.models.load import Pair
+    from specstudy.models.load import LanguageModel, Pair
 
 Records = Mapping[str, Sequence[object]]
+Tables = Mapping[str, pa.Table]
 
 _LONGEST_MESSAGE = 2_000
-PIPELINES = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -49,22 +52,25 @@ class Unit:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage measures: its units for a prompt, the settings (those of the unit, no others, so that runs can share
-    results) and the source files that a unit's numbers depend on."""
+    """What a stage measures: its units for a prompt, and what their numbers depend on, nothing else, so that runs can
+    share results: the settings of a unit, the models, and whether it generates (the seed, the ids that end a text).
+
+    `finish` adds to a result's tables, when they are published, what follows from further settings by arithmetic.
+    """
 
     name: str
     units: Callable[[StudyConfig, RenderedPrompt], list[Unit]]
     settings: Callable[[StudyConfig, Unit], Mapping[str, object]]
     measure: Callable[[Pair, StudyConfig, Unit], Records]
-    source_files: tuple[str, ...]
+    models: tuple[str, ...] = ("verifier", "draft")
+    generates: bool = True
+    finish: Callable[[StudyConfig, Tables], Tables] = lambda config, tables: tables
     check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]] | None = None
-    pipeline_files: tuple[str, ...] = ()
 
     @property
     def code(self) -> str:
-        """Hash of all source that its numbers depend on: these files, and the stage's own, which seeds it."""
-        own = [PIPELINES / name for name in (f"{self.name}.py", *self.pipeline_files)]
-        return code_hash([*map(PACKAGE.joinpath, self.source_files), *own], PROJECT_ROOT)
+        """Hash of all source that its numbers depend on."""
+        return code_hash(measuring_files(PIPELINES / f"{self.name}.py"), PROJECT_ROOT)
 
 
 @dataclass(frozen=True)
@@ -87,23 +93,33 @@ class Failure:
 
 @dataclass(frozen=True)
 class Task:
-    """A unit with the key that its result has in the store, and what the key is made of."""
+    """A unit with the key that its result has in the store. What the key is made of is put together when it is asked
+    for: there may be very many tasks."""
 
     unit: Unit
-    key: str
-    parts: Mapping[str, object]
+    shared: Mapping[str, object]
+    settings: Mapping[str, object]
+
+    @cached_property
+    def key(self) -> str:
+        return result_key(self.parts)
+
+    @property
+    def parts(self) -> dict[str, object]:
+        return {**self.shared, **self.parts_of_its_own}
+
+    @property
+    def parts_of_its_own(self) -> dict[str, object]:
+        return {"settings": dict(self.settings), **_unit_parts(self.unit)}
 
 
 def tasks_of(
     stage: Stage, config: StudyConfig, shared: Mapping[str, object], prompts: Sequence[RenderedPrompt]
 ) -> list[Task]:
     """Everything that a stage has to do, in the order of the prompts; `shared` is of `shared_parts`."""
-    tasks = []
-    for prompt in prompts:
-        for unit in stage.units(config, prompt):
-            parts = {**shared, "settings": dict(stage.settings(config, unit)), **_unit_parts(unit)}
-            tasks.append(Task(unit, result_key(parts), parts))
-    return tasks
+    return [
+        Task(unit, shared, stage.settings(config, unit)) for prompt in prompts for unit in stage.units(config, prompt)
+    ]
 
 
 def is_of_the_prompt(error: Exception) -> bool:
@@ -118,29 +134,41 @@ def shared_parts(stage: Stage, config: StudyConfig, pair: Pair) -> dict[str, obj
     import torch
     import transformers
 
-    return {
+    parts = {
         "stage": stage.name,
-        "verifier": pair.verifier.fingerprint,
-        "verifier_config": _digest(pair.verifier.module.config.to_dict()),
-        "draft": pair.draft.fingerprint,
-        "draft_config": _digest(pair.draft.module.config.to_dict()),
-        "eos_ids": list(pair.eos_ids),
+        "tokenizer": pair.tokenizer_digest,
         "device": str(pair.verifier.device),
         "dtype": str(pair.verifier.dtype),
         "threads": torch.get_num_threads(),
-        "linear_layers": [pair.verifier.linear_layers, pair.draft.linear_layers],
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "seed": config.seed,
         "schema_version": SCHEMA_VERSION,
         "code": stage.code,
     }
+    for role in stage.models:
+        parts |= _model_parts(role, getattr(pair, role))
+    return parts | ({"seed": config.seed, "eos_ids": list(pair.eos_ids)} if stage.generates else {})
 
 
-def _digest(settings: dict[str, Any]) -> str:
-    """What a model's configuration says beyond its weights (rope, windows, scaling), as a hash."""
-    told = {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "dtype")}
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+def _model_parts(role: str, model: LanguageModel) -> dict[str, object]:
+    from specstudy.models.fingerprint import own_code_digest
+
+    return {
+        role: model.fingerprint,
+        f"{role}_config": _digest(_told(model.module.config.to_dict())),
+        f"{role}_code": own_code_digest(model.module),
+        f"{role}_emits": _digest([model.vocabulary, [] if model.unused_ids is None else model.unused_ids.tolist()]),
+        f"{role}_linear_layers": model.linear_layers,
+    }
+
+
+def _told(settings: dict[str, Any]) -> dict[str, Any]:
+    """What a model's configuration says beyond its weights (rope, windows, scaling)."""
+    return {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "dtype")}
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _unit_parts(unit: Unit) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,16 @@ from progress import Progress
 from stages import Failure, Stage, is_of_the_prompt, shared_parts
 
 from specstudy.config import StudyConfig, local_path, to_mapping
-from specstudy.prompts import Columns, Prompt, RenderedPrompt, read_prompt_file, render, select, use_template
+from specstudy.prompts import (
+    Columns,
+    Position,
+    Prompt,
+    RenderedPrompt,
+    read_prompt_file,
+    render,
+    select,
+    use_template,
+)
 from specstudy.prompts.poisoned import check_contexts, read_contexts
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
 from specstudy.records import PromptVersion
@@ -206,6 +216,7 @@ def _measure(
 
 def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple[list[RenderedPrompt], list[Failure]]:
     rendered, failures = [], []
+    alike: dict[Position, Position] = {}  # very many prompts have few positions that differ
     longest = pair.context_length
     for prompt in prompts:
         try:
@@ -218,7 +229,8 @@ def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple
                 )
             if max(shown.token_ids) >= pair.verifier.vocabulary:
                 raise ValueError(f"token id {max(shown.token_ids)} has no row in the verifier")
-            rendered.append(shown)
+            positions = tuple(alike.setdefault(position, position) for position in shown.positions)
+            rendered.append(replace(shown, positions=positions))
         except ValueError as error:
             failures.append(Failure.of("render", prompt.prompt_id, error))
     return rendered, failures

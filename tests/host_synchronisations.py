@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from specstudy.tables.store import PACKAGE
+from specstudy.config import PROJECT_ROOT
 
 # Operations whose result, or its shape, the host has to know before it can go on.
 READING_OPERATIONS = {
@@ -123,7 +123,7 @@ def _noting(note: Note) -> Iterator[None]:
 
 def _place() -> str:
     frame = sys._getframe()
-    while not frame.f_code.co_filename.startswith(str(PACKAGE)):
+    while not frame.f_code.co_filename.startswith(str(PROJECT_ROOT / "src")):
         if frame.f_back is None:
             return "outside the package"
         frame = frame.f_back

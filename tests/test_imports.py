@@ -1,11 +1,11 @@
 """Imports run one way, in two strands: the models' and the tables'. Only `pipelines` wires the two together."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from measuring_code import imported_names
 
 from specstudy.config import PROJECT_ROOT
 
@@ -38,18 +38,9 @@ def part_of(file: Path) -> str:
     return file.relative_to(SOURCE).with_suffix("").parts[0]
 
 
-def imported_modules(file: Path) -> set[str]:
-    """Full names of the modules that a file imports anywhere, inside functions too."""
-    modules: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file} imports relatively"
-            assert node.module is not None
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            modules |= names if node.module == "specstudy" else {node.module}
-    return modules
+def imported_modules(file: Path) -> frozenset[str]:
+    """Full names of all that a file imports anywhere, inside functions too."""
+    return imported_names(file.read_bytes())
 
 
 SOURCE_FILES = sorted(SOURCE.rglob("*.py"))

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specstudy.config import PROJECT_ROOT
+from specstudy.errors import UserError
+from specstudy.overrides import study_config
 
 PRINT_WORDS = f"""
 import json, os, sys
@@ -169,6 +171,11 @@ def test_help_is_the_default_and_names_every_target_with_an_example() -> None:
         assert f"\n{target}:" in "\n" + make(PROJECT_ROOT, "-n", "-p").stdout, f"no target {target}"
 
 
+def test_what_would_break_a_start_does_not_reach_a_command(project: Path) -> None:
+    finished = make(project, "study", PYTHONSAFEPATH="1", PYTHONOPTIMIZE="2")
+    assert not {"PYTHONSAFEPATH", "PYTHONOPTIMIZE"} & set(json.loads(finished.stdout)[2])
+
+
 def test_an_old_python_is_refused_in_one_line(project: Path, tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(project / name, tmp_path)
@@ -182,12 +189,20 @@ def test_an_old_python_is_refused_in_one_line(project: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("word", ["spec.gamma=6", "a=$(shell touch pwned)", "a=`touch pwned`", "a='; touch pwned"])
-def test_a_target_without_overrides_says_that_it_takes_none(project: Path, word: str) -> None:
+def test_a_target_without_overrides_refuses_them(project: Path, word: str) -> None:
     finished = make(project, "help", word)
-    assert finished.stderr == "note: make help takes no overrides; what was given is not used\n"
-    assert finished.returncode == 0
+    refusal = "error: make {} takes no overrides; leave out what follows it"
+    assert finished.stderr.splitlines()[0] == refusal.format("help")
+    assert (finished.returncode, finished.stdout) == (2, "")
     assert not (project / "pwned").exists()
-    assert make(project, "setup", word).stderr.startswith("note: make setup takes no overrides")
+    assert make(project, "setup", word).stderr.splitlines()[0] == refusal.format("setup")
+
+
+@pytest.mark.parametrize("word", ["FOO=1", "SHELL=/bin/false", "COMMANDS=", "RUN=/bin/false", "CHECKED=x"])
+def test_a_variable_that_does_nothing_arrives_and_is_refused_there(project: Path, word: str) -> None:
+    assert words_that_arrive(project, "study", word) == [word]
+    with pytest.raises(UserError, match=f"{word.partition('=')[0]}: no such key"):
+        study_config([word])
 
 
 @pytest.mark.parametrize("words", [[], ["PYTHON=python3"]])

@@ -94,8 +94,10 @@ def test_sampling_of_spec_follows_decode_until_set() -> None:
         ("~spec.gamma", ["cannot be removed"]),
         ("~spec.gamma=4", ["cannot be removed"]),
         ("spec.gamma=${decode.nosuch}", ["decode.nosuch"]),
-        ("hydra.nosuch=3", ["hydra.nosuch"]),
-        ("hydra/launcher=nosuch", ["hydra/launcher/nosuch"]),
+        ("hydra.nosuch=3", ["hydra.nosuch: does nothing here"]),
+        ("hydra.run.dir=x", ["hydra.run.dir: does nothing here", "hydra.sweep.dir"]),
+        ("+hydra.job.name=x", ["hydra.job.name: does nothing here"]),
+        ("hydra/launcher=joblib", ["hydra/launcher: does nothing here", "sweeps take hydra/launcher"]),
         ("prompts@x=factual", ["prompts@x"]),
     ],
 )

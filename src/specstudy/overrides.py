@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ CONFIG_DIR = PROJECT_ROOT / "conf"
 CONFIG_NAME = "study"
 FILE_KEYS = ("prompts.path", "output_dir")
 MODEL_KEYS = ("models.verifier", "models.draft")
+HYDRA_KEYS = ("hydra/launcher", "hydra.launcher.*", "hydra.sweep.dir")
+"""What of Hydra itself has an effect, in a sweep: who runs its points, and where that leaves its own files."""
 
 
 def study_config(words: Sequence[str]) -> StudyConfig:
@@ -69,12 +72,21 @@ def prepare(words: Sequence[str], sweep: bool = False) -> list[str]:
     them. Relative paths start at the current directory. Every key exists, so a leading `+` or `++` changes nothing.
     """
     prepared = [_prepared(word, sweep) for word in words]
+    for word in prepared:
+        _check_hydra(word, HYDRA_KEYS if sweep else ())
     keys = {word.partition("=")[0] for word in prepared}
     if keys.intersection(MODEL_KEYS) and "models.name" not in keys:
         prepared.append("models.name=custom")
     if "prompts.path" in keys and "prompts.name" not in keys:
         prepared.append("prompts.name=file")
     return prepared
+
+
+def _check_hydra(word: str, allowed: Sequence[str]) -> None:
+    """Raise UserError for a setting of Hydra itself that would change nothing."""
+    key = word.partition("=")[0].lstrip("+~").partition("@")[0]
+    if key.startswith(("hydra.", "hydra/")) and not any(fnmatch.fnmatchcase(key, form) for form in allowed):
+        raise UserError(f"{key}: does nothing here; of Hydra's own settings sweeps take {', '.join(HYDRA_KEYS)}")
 
 
 def _prepared(word: str, sweep: bool) -> str:

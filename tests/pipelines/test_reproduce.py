@@ -16,6 +16,7 @@ from tiny_study import configuration
 from specstudy.config import StudyConfig
 from specstudy.errors import UserError
 from specstudy.models.load import Pair
+from specstudy.tables import manifest
 
 
 @pytest.fixture
@@ -49,6 +50,12 @@ def test_a_run_is_measured_anew_and_equal(
         said = capsys.readouterr().out.splitlines()
         assert said[0].endswith(f"prefill, decode, in {finished_run.parent}/reproductions/{finished_run.name}-{n}")
         assert said[1:] == ["equal: every measured table, bit for bit, columns of a clock excepted"]
+
+
+def test_a_stage_of_no_name_is_one_line(finished_run: Path) -> None:
+    manifest.update(finished_run, "stages", {"decod": {"n_done": 1}})
+    with pytest.raises(UserError, match="decod: no such stage; did you mean decode"):
+        reproduce.reproduce(str(finished_run))
 
 
 def test_the_first_difference_is_told(

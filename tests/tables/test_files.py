@@ -98,8 +98,28 @@ except UserError as fault:
 
 def test_a_place_below_a_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "outputs").write_text("a file")
-    with pytest.raises(UserError, match=r"cannot write .*Not a directory"):
+    with pytest.raises(UserError, match=r"cannot write .*Not a directory; remove .*/outputs or choose another"):
         write_atomically(tmp_path / "outputs" / "store" / "file", b"content")
+
+
+def test_a_place_below_a_link_to_nowhere_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "outputs").symlink_to(tmp_path / "an unmounted disk")
+    with pytest.raises(UserError, match=r"cannot write .*File exists; remove .*/outputs or choose another"):
+        write_atomically(tmp_path / "outputs" / "store" / "file", b"content")
+
+
+def test_a_directory_in_the_place_of_a_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*Is a directory; remove .*/file or choose another"):
+        write_atomically(tmp_path / "file", b"content")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_a_link_to_nowhere_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file").symlink_to(tmp_path / "nowhere")
+    write_atomically(tmp_path / "file", b"content")
+    assert (tmp_path / "file").read_bytes() == b"content"
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="everything is writable to root")

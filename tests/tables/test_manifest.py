@@ -58,7 +58,24 @@ def test_a_run_is_finished_from_finish_to_the_next_start(tmp_path: Path) -> None
     assert not manifest.is_finished(manifest.read(tmp_path))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"stages": []}', b"\xff"])
+OF_ANOTHER_SHAPE: list[dict[str, object]] = [
+    {"stages": {"decode": 5}},
+    {"self_checks": {"speculate": ["passed"]}},
+    {"self_checks": {"speculate": {"passed": "yes"}}},
+    {"self_checks": {"speculate": {}}},
+    {"models": {"draft": None}},
+    {"models": {"draft": {"distillation": [1]}}},
+    {"measured_with": {"decode": "then"}},
+    {"time": {"start": 5}},
+    {"time": {"end": True}},
+    {"config": {"models": "smollm2"}},
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"stages": []}', b"\xff", *(json.dumps(shape).encode() for shape in OF_ANOTHER_SHAPE)],
+)
 def test_a_damaged_manifest_is_one_line_and_does_not_stop_the_next_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
@@ -70,6 +87,13 @@ def test_a_damaged_manifest_is_one_line_and_does_not_stop_the_next_run(
     assert manifest.read(tmp_path)["seeds"] == {"seed": 0}
     assert len(caplog.records) == 1
     assert (tmp_path / "manifest.json.rejected").read_bytes() == content
+
+
+@pytest.mark.parametrize("written", [{}, {"config": {}}])
+def test_a_manifest_without_configuration_is_one_line(written: dict[str, object]) -> None:
+    with pytest.raises(UserError, match="holds no configuration; run the study again"):
+        manifest.configuration(written)
+    assert manifest.configuration({"config": {"seed": 3}}) == {"seed": 3}
 
 
 def test_no_manifest_is_one_line(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from specstudy.errors import UserError
 from specstudy.records import STAGE_TABLES
 from specstudy.tables import store as store_module
 from specstudy.tables.schema import InvalidRecordError, empty_table, schema_of, to_records, to_table
-from specstudy.tables.store import Store, code_hash, result_key
+from specstudy.tables.store import Store, result_key
 
 PARTS = {"prompt": "Who?", "seed": 0, "decode": {"temperature": 0.7}}
 KEY = result_key(PARTS)
@@ -166,6 +166,21 @@ def result_with_other_columns(path: Path) -> None:
     pq.write_table(table.drop_columns(["decode_runs"]), path)
 
 
+def a_number_that_is_none(path: Path) -> None:
+    result = pq.read_table(path)
+    place = result.schema.get_field_index("decode_runs")
+    runs = result.column(place)[0].as_py()
+    runs[0]["decode_s"] = float("nan")
+    field = result.schema.field(place)
+    pq.write_table(result.set_column(place, field, pa.array([runs], field.type)), path)
+
+
+def a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "something").touch()
+
+
 def result_of_two_rows(path: Path) -> None:
     table = pq.read_table(path)
     pq.write_table(pa.concat_tables([table, table]), path)
@@ -180,6 +195,8 @@ def result_of_two_rows(path: Path) -> None:
         result_of_another_stage,
         result_with_other_columns,
         result_of_two_rows,
+        a_number_that_is_none,
+        a_directory,
     ],
 )
 def test_a_foreign_file_is_not_trusted(store: Store, caplog: pytest.LogCaptureFixture, replace: object) -> None:
@@ -205,9 +222,18 @@ def test_a_result_of_another_schema_version_is_absent(
 
 
 def test_a_file_that_cannot_be_read_is_one_line(store: Store) -> None:
-    path_of(store).mkdir(parents=True)
-    with pytest.raises(UserError, match=r"cannot read .*Is a directory"):
+    path_of(store).parent.mkdir(parents=True)
+    path_of(store).symlink_to(path_of(store))
+    with pytest.raises(UserError, match=r"cannot read .*; remove it or choose another execution\.store"):
         store.get("decode", KEY)
+
+
+def test_a_link_to_nowhere_is_no_result_and_gives_way_to_one(store: Store) -> None:
+    path_of(store).parent.mkdir(parents=True)
+    path_of(store).symlink_to("nowhere")
+    assert store.get("decode", KEY) is None
+    store.put("decode", KEY, PARTS, stage_examples("decode"))
+    assert store.has("decode", KEY)
 
 
 WRITER = """
@@ -281,35 +307,3 @@ def test_a_part_that_json_cannot_say_is_refused(value: object) -> None:
 @given(st.text(st.characters()))
 def test_any_text_can_be_a_part(text: str) -> None:
     assert len(result_key({"prompt": text})) == 64
-
-
-def source_tree(root: Path, files: dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(content)
-    return root
-
-
-def test_code_hash_sees_names_and_contents_but_not_line_ends_or_order(tmp_path: Path) -> None:
-    files = {"measure/decode.py": b"a = 1\nb = 2\n", "measure/deep/sinks.py": b"", "seeds.py": b"c\n"}
-    paths = ["measure", "seeds.py"]
-    original = code_hash(paths, source_tree(tmp_path / "original", files))
-    same = source_tree(
-        tmp_path / "same", files | {"measure/decode.py": b"a = 1\r\nb = 2\r\n", "measure/notes.txt": b"x"}
-    )
-    assert code_hash([*reversed(paths), "measure/decode.py"], same) == original
-    others = [
-        files | {"seeds.py": b"d\n"},
-        files | {"measure/new.py": b""},
-        {"measure/decode.py": b"a = 1\nb = 2\nc\n", "measure/deep/sinks.py": b"", "seeds.py": b""},
-        {"measure/decode.py": b"a = 1\nb = 2\n", "measure/sinks.py": b"", "seeds.py": b"c\n"},
-        {"measure/decode.py": b"a = 1\nb = 2\nmeasure/deep/sinks.py", "seeds.py": b"c\n"},
-    ]
-    hashes = {code_hash(paths, source_tree(tmp_path / str(n), tree)) for n, tree in enumerate(others)}
-    assert len(hashes | {original}) == 6
-
-
-def test_code_hash_knows_the_package_and_refuses_what_is_not_there() -> None:
-    assert code_hash(["records.py"]) != code_hash(["errors.py"])
-    with pytest.raises(FileNotFoundError, match="nosuch"):
-        code_hash(["nosuch.py"])

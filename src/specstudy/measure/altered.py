@@ -11,7 +11,7 @@ import numpy as np
 from specstudy.measure.decode import GenerationSettings
 from specstudy.models.load import Pair
 from specstudy.models.without_position import without_position
-from specstudy.prompts import Prompt, RenderedPrompt
+from specstudy.prompts.prompt import Prompt, RenderedPrompt
 from specstudy.seeds import uniforms
 
 

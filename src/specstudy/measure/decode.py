@@ -24,7 +24,7 @@ from specstudy.models.cache import CachedModel
 from specstudy.models.device import Mark
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.models.tokens import text_of, token_text, word_starts
-from specstudy.prompts import RenderedPrompt
+from specstudy.prompts.prompt import RenderedPrompt
 from specstudy.records import DecodeAttention, DecodeRun, DecodeToken
 
 

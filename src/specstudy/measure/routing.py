@@ -17,7 +17,7 @@ from specstudy.measure.speculation_records import SpeculationSettings, make_prop
 from specstudy.measure.speculative import Round, SpeculativeLoop
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.models.routers import Routing, expert_layers, other_bytes, watched_routers
-from specstudy.prompts import RenderedPrompt
+from specstudy.prompts.prompt import RenderedPrompt
 from specstudy.records import RoutingLayer, RoutingToken
 from specstudy.routing_formulas import gate_entropy_bits
 

@@ -17,7 +17,7 @@ from specstudy.models.attention import AttentionSums, calls_attention_functions,
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
 from specstudy.models.tokens import token_text
-from specstudy.prompts import RenderedPrompt
+from specstudy.prompts.prompt import RenderedPrompt
 from specstudy.records import PrefillHead, PrefillPrompt, PrefillToken
 
 Floats = NDArray[np.float64]
@@ -87,9 +87,12 @@ def negative_log2_likelihoods(model: LanguageModel, token_ids: list[int]) -> Flo
 
 
 def measure_prefill(
-    model: LanguageModel, tokenizer: object, rendered: RenderedPrompt, window: int, threshold: float
+    model: LanguageModel, tokenizer: object, rendered: RenderedPrompt, window: int
 ) -> dict[str, list[object]]:
-    """All prefill records of one prompt: `prefill_tokens`, `prefill_heads`, `prefill_prompts`."""
+    """All prefill records of one prompt: `prefill_tokens`, `prefill_heads`, `prefill_prompts`.
+
+    What a threshold makes of the z-scores is None here; `tables.sinks` adds it.
+    """
     # First, since it tells of logits that are not finite in plain words.
     likelihoods = negative_log2_likelihoods(model, rendered.token_ids)
     before_s = devices.now_s(model.device)
@@ -101,11 +104,9 @@ def measure_prefill(
     z_window = _window_z(attention, content)
     keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category}
     return {
-        "prefill_tokens": _tokens(keys, tokenizer, rendered, attention, z_all, z_window, threshold),
+        "prefill_tokens": _tokens(keys, tokenizer, rendered, attention, z_all, z_window),
         "prefill_heads": _heads(keys, sums, attention, content),
-        "prefill_prompts": [
-            _prompt(keys, rendered, sums, attention, content, z_all, z_window, threshold, likelihoods, prefill_s)
-        ],
+        "prefill_prompts": [_prompt(keys, rendered, sums, attention, content, z_all, z_window, likelihoods, prefill_s)],
     }
 
 
@@ -122,7 +123,6 @@ def _tokens(
     attention: Received,
     z_all: ZScores,
     z_window: ZScores,
-    threshold: float,
 ) -> list[object]:
     records: list[object] = []
     for index, position in enumerate(rendered.positions):
@@ -144,8 +144,8 @@ def _tokens(
                 attention_share=float(attention.share[index]),
                 z_score=z,
                 z_window=zw,
-                is_sink=None if z is None else z > threshold,
-                is_sink_window=None if zw is None else zw > threshold,
+                is_sink=None,
+                is_sink_window=None,
                 null_reason="; ".join(dict.fromkeys(r for r in reasons if r)) or None,
             )
         )
@@ -182,12 +182,10 @@ def _prompt(
     content: NDArray[np.bool_],
     z_all: ZScores,
     z_window: ZScores,
-    threshold: float,
     likelihoods: Floats,
     prefill_s: float,
 ) -> PrefillPrompt:
     n_tokens = len(content)
-    sinks = None if z_all.values is None else z_all.values > threshold
     seen = content[: attention.n_before_window]
     soft = None if attention.window is None else formulas.context_health_soft(attention.window[seen])
     content_likelihoods = likelihoods[content[1:]]
@@ -203,12 +201,10 @@ def _prompt(
         **keys,
         n_tokens=n_tokens,
         n_content=int(content.sum()),
-        n_sinks_structural=None if sinks is None else int((sinks & ~content).sum()),
-        n_sinks_content=None if sinks is None else int((sinks & content).sum()),
-        context_health=None if z_all.values is None else formulas.context_health(z_all.values[content], threshold),
-        context_health_window=None
-        if z_window.values is None
-        else formulas.context_health(z_window.values[seen], threshold),
+        n_sinks_structural=None,
+        n_sinks_content=None,
+        context_health=None,
+        context_health_window=None,
         context_health_soft=soft,
         structural_share=float(attention.share[~content].sum()),
         boundary_attention_entropy=float(sums.boundary_entropy_bits.double().mean()) / float(np.log2(n_tokens))

@@ -17,7 +17,7 @@ from specstudy.measure.timing import Costs, Theory, measured_costs, theory
 from specstudy.models.early_exit import first_layers
 from specstudy.models.load import Pair
 from specstudy.models.tokens import text_of, token_text
-from specstudy.prompts import RenderedPrompt
+from specstudy.prompts.prompt import RenderedPrompt
 from specstudy.records import SpecRound, SpecRun, SpecToken
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from specstudy.models.checkpoint import refuse_unless_whole
 from specstudy.models.context import context_length
 from specstudy.models.device import device_memory, is_out_of_memory, multiplies_packed_weights, out_of_memory_line
 from specstudy.models.dimensions import dimensions_of
-from specstudy.models.fingerprint import fingerprint_of
+from specstudy.models.fingerprint import fingerprint_of, tokenizer_digest
 from specstudy.models.packed_linear import PackedLinear, pack_linear_layers, unpack_linear_layers
 from specstudy.models.rollback import refuse_class, refuse_unless_tokens_can_be_taken_back
 from specstudy.models.rotary import constant_frequencies
@@ -128,6 +129,11 @@ class Pair:
         models = (self.verifier, self.draft)
         limits = [(model.context_length, constant_frequencies(model.module.config)) for model in models]
         return min(filter(None, (limit for both in limits for limit in both)), default=None)
+
+    @cached_property
+    def tokenizer_digest(self) -> str:
+        """What the tokenizer makes of ids and texts, as a hash."""
+        return tokenizer_digest(self.tokenizer)
 
 
 @dataclass(frozen=True)

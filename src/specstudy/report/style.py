@@ -82,7 +82,9 @@ def figure_style() -> Iterator[None]:
         "svg.fonttype": "none",
         "svg.hashsalt": "specstudy",
     }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # nobody's matplotlibrc changes a figure, or asks for LaTeX
+        matplotlib.rcParams.update(settings)
         yield
 
 

@@ -58,7 +58,12 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def cannot_write(path: Path, fault: OSError) -> UserError:
     """The one line for a write that the system refused."""
-    return UserError(f"cannot write {path}: {fault.strerror or fault}; free space there or choose another output_dir")
+    remedy = "free space there"
+    if isinstance(fault, IsADirectoryError | FileExistsError | NotADirectoryError):
+        # A directory where a file belongs; a file, or a link to nowhere, where a directory does.
+        places = [path] if path.is_dir() else [place for place in path.parents if not place.is_dir()]
+        remedy = next((f"remove {place}" for place in reversed(places) if os.path.lexists(place)), remedy)
+    return UserError(f"cannot write {path}: {fault.strerror or fault}; {remedy} or choose another output_dir")
 
 
 def move_aside(path: Path, fault: Exception) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from specstudy.errors import UserError
@@ -43,6 +44,13 @@ def finish(run_dir: Path) -> None:
 def is_finished(manifest: Mapping[str, Any]) -> bool:
     """Whether the last command that worked on the run came to its end."""
     return bool(manifest.get("time", {}).get("end"))
+
+
+def configuration(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The full configuration of the run. Raises UserError if the manifest does not say it."""
+    if not manifest.get("config"):
+        raise UserError("the run's manifest.json holds no configuration; run the study again")
+    return dict(manifest["config"])
 
 
 def failed_self_checks(manifest: Mapping[str, Any]) -> list[str]:
@@ -85,7 +93,23 @@ def _parse(path: Path) -> dict[str, Any]:
     sections = manifest.items() if isinstance(manifest, dict) else [("", None)]
     if not all(isinstance(content, dict) for name, content in sections if name != "schema_version"):
         raise ValueError("it is no manifest")
+    for place, value, expected in _entries(manifest):
+        if not isinstance(value, expected):
+            raise ValueError(f"it is no manifest: {place} is {json.dumps(value)[:40]}")
     return dict(manifest)
+
+
+def _entries(manifest: Mapping[str, Any]) -> Iterator[tuple[str, object, type | UnionType]]:
+    """The entries that are read back one by one: where they stand, what they are, what they should be."""
+    for section in ("stages", "self_checks", "models", "measured_with"):
+        yield from ((f"{section}.{name}", entry, dict) for name, entry in manifest.get(section, {}).items())
+    for stage, outcome in manifest.get("self_checks", {}).items():
+        yield f"self_checks.{stage}.passed", outcome.get("passed"), bool
+    for role, model in manifest.get("models", {}).items():
+        yield f"models.{role}.distillation", model.get("distillation"), dict | None
+    yield from ((f"time.{name}", manifest.get("time", {}).get(name), str | None) for name in ("start", "end"))
+    groups = ("models", "prompts", "decode")
+    yield from ((f"config.{name}", manifest.get("config", {}).get(name, {}), dict) for name in groups)
 
 
 def _read_or_begin(run_dir: Path) -> dict[str, Any]:
@@ -93,7 +117,7 @@ def _read_or_begin(run_dir: Path) -> dict[str, Any]:
         return _parse(_path(run_dir))
     except FileNotFoundError:
         return {}
-    except ValueError as fault:
+    except (ValueError, IsADirectoryError) as fault:
         move_aside(_path(run_dir), fault)
         return {}
     except OSError as fault:

@@ -63,8 +63,12 @@ class LocalPlace:
             return (self._root / name).read_bytes()
         except FileNotFoundError:
             return None
+        except IsADirectoryError as fault:
+            self.reject(name, fault)
+            return None
         except OSError as fault:
-            raise UserError(f"cannot read {self._root / name}: {fault.strerror or fault}") from fault
+            why = f"{fault.strerror or fault}; remove it or choose another execution.store"
+            raise UserError(f"cannot read {self._root / name}: {why}") from fault
 
     def write(self, name: str, content: bytes) -> None:
         write_atomically(self._root / name, content)

@@ -76,7 +76,7 @@ def locked(run_dir: Path) -> Iterator[None]:
             log.warning("%s is in use by another command; waiting for it to end", run_dir)
             lock.acquire()
     except OSError as fault:
-        raise cannot_write(run_dir, fault) from fault
+        raise cannot_write(run_dir / ".lock", fault) from fault
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from specstudy.errors import UserError
 from specstudy.records import STAGE_TABLES
 from specstudy.tables.places import open_place
-from specstudy.tables.schema import SCHEMA_VERSION, schema_of, to_table
+from specstudy.tables.schema import SCHEMA_VERSION, InvalidRecordError, schema_of, to_table, validate
 
-PACKAGE = Path(__file__).resolve().parents[1]
 _VERSION, _PARTS = b"specstudy.schema_version", b"specstudy.parts"
 
 
@@ -36,21 +35,6 @@ def canonical_json(value: object) -> str:
 def result_key(parts: Mapping[str, object]) -> str:
     """The key of a result: SHA-256 (64 hex digits) over everything that can change its numbers."""
     return hashlib.sha256(canonical_json(dict(parts)).encode()).hexdigest()
-
-
-def code_hash(paths: Iterable[str | Path], root: Path = PACKAGE) -> str:
-    """SHA-256 over source files: names relative to `root`, and contents with line ends normalised.
-
-    `paths` are below `root` (the package by default), relative to it or not; a directory stands for all Python files
-    below it.
-    Raises FileNotFoundError for a path that does not exist.
-    """
-    digest = hashlib.sha256()
-    for file in sorted({file for path in paths for file in _source_files(root / path)}):
-        content = file.read_bytes().replace(b"\r\n", b"\n")
-        digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
 
 
 class Store:
@@ -75,7 +59,7 @@ class Store:
             return None
         try:
             return _decode(content, stage, key)
-        except (_NotThisResult, pa.ArrowException, OSError) as fault:
+        except (_NotThisResult, InvalidRecordError, pa.ArrowException, OSError) as fault:
             self._place.reject(name, fault)
             return None
 
@@ -158,12 +142,5 @@ def _decode(content: bytes, stage: str, key: str) -> dict[str, pa.Table] | None:
     for name in STAGE_TABLES[stage]:
         rows = result.column(name)[0].values
         tables[name] = pa.Table.from_arrays(rows.flatten(), schema=schema_of(name))
+        validate(name, tables[name])
     return tables
-
-
-def _source_files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return list(path.rglob("*.py"))
-    if not path.is_file():
-        raise FileNotFoundError(f"no such source file: {path}")
-    return [path]
