@@ -10,9 +10,8 @@ import pytest
 from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.measures import setting_suffixes
+from specstudy.analysis.measures import measures_in, setting_suffixes
 from specstudy.analysis.setting_comparison import (
-    DIFFERENCE_MEASURES,
     SettingComparison,
     comparable_pairs,
     compare_settings,
@@ -154,7 +153,7 @@ def test_the_rows_fit_their_tables() -> None:
         assert table.num_rows
         check_unique(name, table)
     # Three pairs that differ in gamma or stop rule, one in temperature.
-    assert len(result.comparison.differences) == 4 * len(DIFFERENCE_MEASURES)
+    assert len(result.comparison.differences) == 4 * len(measures_in("differences"))
 
 
 def test_nothing_measured_is_nothing_compared() -> None:

@@ -9,7 +9,7 @@ from statsmodels.stats.multitest import multipletests
 from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.correlations import coefficients_within, holm, median_within_prompt
+from specstudy.analysis.correlations import holm
 from specstudy.analysis.join import decoded_tokens
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES
 from specstudy.analysis.study import AnalysisResult, analyze
@@ -74,23 +74,6 @@ def test_holm_is_that_of_statsmodels_and_ignores_what_is_null():
 def test_adjustment_stays_within_level_subset_and_method(result):
     family = [r for r in result.correlations if (r.level, r.subset, r.method) == ("prompt", "all", "spearman")]
     assert [r.p_adjusted for r in family] == holm([r.p_value for r in family])
-
-
-def test_within_prompt_coefficients_are_blind_to_differences_between_prompts():
-    rng = np.random.default_rng(0)
-    prompts = np.repeat(np.arange(30), 40)
-    level = rng.normal(size=30)[prompts] * 5
-    x, y = rng.normal(size=(2, 1200))
-    inside = median_within_prompt(level + x, level - x + 0.5 * y, prompts, "spearman", FAST)
-    assert inside.high < -0.7
-    assert inside.n == 30
-    assert inside.p_value < 1e-5
-
-
-def test_short_and_constant_prompts_have_no_coefficient_inside():
-    prompts = np.repeat([0, 1, 2], [40, 5, 40])
-    x = np.where(prompts == 2, 1.0, np.arange(85.0))
-    assert len(coefficients_within(x, np.random.default_rng(0).normal(size=85), prompts, "pearson")) == 1
 
 
 def test_several_gammas_are_kept_apart():

@@ -14,11 +14,12 @@ from synthetic_routing import with_routing
 from synthetic_versions import version_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.errors import UserError
 from specstudy.report import html
-from specstudy.report.chapters import CHAPTERS, prompts
+from specstudy.report.chapters import CHAPTERS, answer, prompts
 from specstudy.report.figures import DRAWERS, draw_all
 from specstudy.setting import Setting
 
@@ -36,6 +37,24 @@ MANIFEST = {
     },
 }
 NASTY = '</style><script>alert("x")</script>'
+
+
+def margins(declared: Declaration) -> list[float]:
+    """Where the scale of a link draws what the claim has to pass."""
+    result = analyze(make_tables(Plan(n_per_category=3, n_answer_tokens=12)), FAST)
+    result = replace(
+        result, declarations=[declared if d.id == "attention_to_entropy" else d for d in result.declarations]
+    )
+    found = answer.CHAPTER.context(result, {}, {})
+    environment = html._environment(Path())
+    page = environment.get_template("chapters/answer.html.j2").render({**found, "links": found["links"][:1]})
+    return [float(x) for x in re.findall(r'<line x1="([-.0-9]+)"[^>]*class="margin"', page)]
+
+
+def test_a_scale_shows_every_value_at_which_the_verdict_turns():
+    declared = next(d for d in declarations() if d.id == "attention_to_entropy")
+    assert margins(declared) == [-10.0]
+    assert margins(replace(declared, direction="equivalent")) == [-10.0, 10.0]
 
 
 class Page(HTMLParser):

@@ -7,7 +7,7 @@ import pandas as pd
 
 from specstudy.analysis.entropy_bound import MIN_ENTROPY_NATS, lower_bound
 from specstudy.analysis.join import Tables, frame_of, numbers
-from specstudy.analysis.measures import SPEED_MEASURES
+from specstudy.analysis.measures import THEORIES
 
 
 def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: list[str]) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def _commitment(tokens: pd.DataFrame) -> pd.Series:
 
 
 def _speedup_over_theory(prompts: pd.DataFrame, suffixes: list[str]) -> dict[str, pd.Series]:
-    theories = [name.removeprefix("theoretical_speedup_") for name in SPEED_MEASURES if name.startswith("theoretical")]
+    theories = [name.removeprefix("theoretical_speedup_") for name in THEORIES]
     return {
         f"speedup_over_theory_{name}{suffix}": prompts["speedup" + suffix]
         / prompts[f"theoretical_speedup_{name}{suffix}"]

@@ -11,13 +11,14 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.correlation import correlate
-from specstudy.analysis.correlations import median_within_prompt, prompt_subsets
+from specstudy.analysis.correlations import prompt_subsets
 from specstudy.analysis.declarations import Declaration
-from specstudy.analysis.means import difference, mean, row_mean
+from specstudy.analysis.means import difference, mean, nested_mean, numbered
 from specstudy.analysis.measures import label, phrase
 from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
 from specstudy.analysis.version_effects import differences
+from specstudy.analysis.within import median_within_prompt
 from specstudy.setting import Setting
 
 
@@ -131,7 +132,7 @@ def _token_mean(claim: Declaration, evidence: Evidence) -> Finding:
     known = tokens.dropna(subset=[measure])
     if known.empty:
         return not_run(f"{phrase(measure)} was not measured")
-    estimate = row_mean(known[measure].to_numpy(), known["prompt_id"], evidence.settings)
+    estimate = nested_mean(known[measure].to_numpy(), *numbered(known["prompt_id"]), evidence.settings)
     return Finding(estimate, known["prompt_id"].nunique(), f"Mean {phrase(measure)}")
 
 
@@ -187,12 +188,9 @@ def _logistic(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
     name, metric, minus = claim.test["predictor"], claim.test["metric"], claim.test.get("minus", "")
-    words = f"{_METRICS[metric]} of {label(name)}" + (f" minus that of {label(minus)}" if minus else "")
+    words = f"{label(metric)} of {label(name)}" + (f" minus that of {label(minus)}" if minus else "")
     estimate = evidence.mechanism.scores[name, metric, minus]
-    return Finding(estimate, evidence.tested["prompt_id"].nunique(), words)
-
-
-_METRICS = {"auroc": "AUROC", "brier_score": "Brier score", "calibration_error": "Calibration error"}
+    return Finding(estimate, evidence.tested["prompt_id"].nunique(), f"{words[0].upper()}{words[1:]}")
 
 
 def _mediation(claim: Declaration, evidence: Evidence) -> Finding:

@@ -11,20 +11,11 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.join import Tables, frame_of, of_setting, prompt_frame, settings_measured
 from specstudy.analysis.means import estimate_frame, mean
-from specstudy.analysis.measures import (
-    ACCEPTANCE_MEASURES,
-    ENTROPY_MEASURE,
-    PRIMARY_CONTEXT_MEASURE,
-    SETTING_KEYS,
-    setting_name,
-    setting_suffixes,
-)
+from specstudy.analysis.measures import SETTING_KEYS, measures_in, setting_name, setting_suffixes
 from specstudy.errors import UserError
 from specstudy.setting import Setting
 from specstudy.tables.differences import differences, flatten
 
-PROMPT_MEASURES = (ENTROPY_MEASURE, PRIMARY_CONTEXT_MEASURE)
-SETTING_MEASURES = (*ACCEPTANCE_MEASURES, "tokens_per_round", "speedup", "tokens_per_s")
 COMPARED_TABLES = (
     "prefill_prompts",
     "prefill_tokens",
@@ -176,9 +167,11 @@ def _pair_name(a: str, b: str) -> str:
 def _all_differences(
     a: Tables, b: Tables, pairs: Mapping[str, tuple[Setting, Setting]], settings: AnalysisSettings
 ) -> Iterator[tuple[dict[str, object], Estimate]]:
-    yield from _differences("", prompt_frame(a), prompt_frame(b), PROMPT_MEASURES, settings)
+    of_settings = measures_in("compare", "spec_runs")
+    of_prompts = tuple(name for name in measures_in("compare") if name not in of_settings)
+    yield from _differences("", prompt_frame(a), prompt_frame(b), of_prompts, settings)
     for name, (x, y) in pairs.items():
-        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), SETTING_MEASURES, settings)
+        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), of_settings, settings)
 
 
 def _prompts_at(tables: Tables, setting: Setting) -> pd.DataFrame:

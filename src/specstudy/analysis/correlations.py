@@ -13,17 +13,16 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
-from specstudy.analysis.correlation import Method, correlate, why_constant
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
+from specstudy.analysis.correlation import Method, correlate
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE
+from specstudy.analysis.within import median_within_prompt
 from specstudy.records import Correlation
 from specstudy.setting import Setting
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman")
-# A coefficient inside a prompt rests on at least this many tokens.
-TOKENS_WITHIN_PROMPT = 10
 
 
 def chain_pairs(suffixes: list[str]) -> list[tuple[str, str]]:
@@ -65,7 +64,7 @@ def prompt_correlations(
                 n = int((np.isfinite(a) & np.isfinite(b)).sum())
                 held = (x == "n_tokens" and "length" in subset) or (subset == "given_confounders" and x in CONFOUNDERS)
                 if n and held:
-                    # Ranks of a covariate are not linear in it, so that a remainder would be left to correlate.
+                    # Pearson's would be left with what is not linear in the logarithm.
                     estimate = Estimate(n, null_reason=f"{x} is held constant")
                 else:
                     estimate = correlate(a, b, np.arange(len(rows), dtype=np.intp), method, settings, covariates)
@@ -90,48 +89,6 @@ def token_correlations(
             yield as_record("token", "within_prompt", x, name, method, inside)
 
 
-def median_within_prompt(x: Floats, y: Floats, prompts: Codes, method: Method, settings: AnalysisSettings) -> Estimate:
-    """Median over prompts of the coefficient inside one prompt; n is the number of prompts that have one.
-
-    Prompts with under `TOKENS_WITHIN_PROMPT` tokens, or with a constant measure, have none. p is Wilcoxon's
-    signed-rank test that the coefficients are centred at zero.
-    """
-    coefficients = coefficients_within(x, y, prompts, method)
-    if len(coefficients) < 3:
-        return Estimate(len(coefficients), null_reason=f"{len(coefficients)} prompts have a coefficient; 3 are needed")
-    reason = why_constant(coefficients)
-    if reason:
-        return Estimate(len(coefficients), null_reason=f"the coefficient {reason}")
-    value = float(np.median(coefficients))
-    samples = _weighted_medians(coefficients, settings.counts(len(coefficients)))
-    median = resampled_quantile(value, samples, len(coefficients))
-    p_value = float(stats.wilcoxon(coefficients).pvalue)
-    return estimate(len(coefficients), median, settings.confidence, p_value)
-
-
-def coefficients_within(x: Floats, y: Floats, prompts: Codes, method: Method) -> Floats:
-    """The coefficient inside each prompt that has one: float64 (prompts,)."""
-    frame = pd.DataFrame({"x": x, "y": y, "prompt": prompts}).dropna()
-    grouped = frame.groupby("prompt")
-    values = grouped[["x", "y"]].rank() if method == "spearman" else frame[["x", "y"]]
-    centred = values - values.groupby(frame["prompt"]).transform("mean")
-    products = pd.DataFrame(
-        {"xy": centred["x"] * centred["y"], "xx": centred["x"] ** 2, "yy": centred["y"] ** 2, "n": 1.0}
-    )
-    sums = products.groupby(frame["prompt"]).sum()
-    sums = sums[(sums["n"] >= TOKENS_WITHIN_PROMPT) & (sums["xx"] > 1e-12) & (sums["yy"] > 1e-12)]
-    return (sums["xy"] / np.sqrt(sums["xx"] * sums["yy"])).to_numpy()
-
-
-def _weighted_medians(values: Floats, weights: Floats) -> Floats:
-    """Median of values (n,) drawn as often as each row of weights (samples, n) says: (samples,)."""
-    order = np.argsort(values)
-    cumulated, half = np.cumsum(weights[:, order], axis=1), weights.sum(axis=1, keepdims=True) / 2
-    lower, upper = (cumulated >= half).argmax(axis=1), (cumulated > half).argmax(axis=1)
-    medians: Floats = (values[order][lower] + values[order][upper]) / 2
-    return medians
-
-
 def as_record(level: str, subset: str, x: str, y: str, method: str, estimate: Estimate) -> Correlation:
     """An estimate as a row of the `correlations` table."""
     return Correlation(
@@ -141,21 +98,16 @@ def as_record(level: str, subset: str, x: str, y: str, method: str, estimate: Es
         y=y,
         method=method,
         n=estimate.n,
-        estimate=estimate.value,
-        ci_low=estimate.low,
-        ci_high=estimate.high,
+        **estimate.row(),
         p_value=estimate.p_value,
         p_adjusted=None,
-        null_reason=estimate.null_reason,
     )
 
 
 def holm(p_values: list[float | None]) -> list[float | None]:
     """Holm's step-down adjustment of one family (Holm 1979); None stays None and does not count."""
-    known = np.array([p for p in p_values if p is not None], dtype=np.float64)
-    order = np.argsort(known)
-    stepped = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1)).clip(max=1.0)
-    adjusted = iter(stepped[np.argsort(order)].tolist())
+    known = [p for p in p_values if p is not None]
+    adjusted = iter(multipletests(known, method="holm")[1].tolist() if known else ())
     return [None if p is None else next(adjusted) for p in p_values]
 
 

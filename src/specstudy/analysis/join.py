@@ -11,14 +11,7 @@ import pandas as pd
 
 from specstudy import formulas
 from specstudy.analysis.bootstrap import Floats
-from specstudy.analysis.measures import (
-    ACCEPTANCE_MEASURES,
-    CONTEXT_MEASURES,
-    COST_MEASURES,
-    SETTING_KEYS,
-    SPEED_MEASURES,
-    setting_suffixes,
-)
+from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, SETTING_KEYS, measures_in, setting_suffixes
 from specstudy.records import TABLES
 from specstudy.setting import Setting
 
@@ -78,9 +71,9 @@ def prompt_frame(tables: Tables) -> pd.DataFrame:
     parts: list[pd.DataFrame | pd.Series] = [
         _averaged(frame_of(tables, "prefill_prompts"), CONTEXT_MEASURES),
         _first_position(frame_of(tables, "prefill_tokens")),
-        _averaged(frame_of(tables, "decode_runs"), ("mean_entropy_bits",)),
+        _averaged(frame_of(tables, "decode_runs"), (ENTROPY_MEASURE,)),
         *(
-            _averaged(_spec_runs(tables, setting), (*ACCEPTANCE_MEASURES, *SPEED_MEASURES, *COST_MEASURES), suffix)
+            _averaged(_spec_runs(tables, setting), measures_in("settings"), suffix)
             for setting, suffix in setting_suffixes(settings_measured(tables)).items()
         ),
     ]

@@ -113,10 +113,7 @@ def _score_row(key: tuple[str, str, str], e: Estimate, n_prompts: int) -> Predic
         minus=minus,
         n_tokens=e.n,
         n_prompts=n_prompts,
-        estimate=e.value,
-        ci_low=e.low,
-        ci_high=e.high,
-        null_reason=e.null_reason,
+        **e.row(),
     )
 
 
@@ -130,9 +127,7 @@ def _calibration_rows(binned: dict[str, Binned | str], settings: AnalysisSetting
                 bin=number,
                 n_tokens=e.n,
                 predicted=predicted,
-                accepted=e.value,
-                ci_low=e.low,
-                ci_high=e.high,
+                **e.columns("accepted"),
                 null_reason=e.null_reason,
             )
 
@@ -145,12 +140,9 @@ def _term_rows(terms: dict[str, Estimate], n_prompts: int) -> list[TokenModelTer
             term=name,
             n_tokens=e.n,
             n_prompts=n_prompts,
-            estimate=e.value,
-            ci_low=e.low,
-            ci_high=e.high,
+            **e.row(),
             p_value=e.p_value,
             p_adjusted=adjusted.get(name),
-            null_reason=e.null_reason,
         )
         for name, e in terms.items()
     ]
@@ -160,9 +152,6 @@ def _path_row(path: str, e: Estimate) -> MediationPath:
     return MediationPath(
         path=path,
         n=e.n,
-        estimate=e.value,
-        ci_low=e.low,
-        ci_high=e.high,
-        p_value=e.uncertainty.p_value(0.0) if e.uncertainty else None,
-        null_reason=e.null_reason,
+        **e.row(),
+        p_value=e.against(0.0).p_value,
     )

@@ -19,11 +19,9 @@ from specstudy.analysis.interventions import Interventions, analyze_intervention
 from specstudy.analysis.join import Tables, decoded_tokens, prompt_frame, settings_measured, tested_tokens
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
-    ACCEPTANCE_MEASURES,
     CONTEXT_MEASURES,
-    COST_MEASURES,
     ENTROPY_MEASURE,
-    SPEED_MEASURES,
+    measures_in,
     of_other_gammas,
     primary_setting,
     setting_suffixes,
@@ -152,5 +150,5 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
 
 
 def _averaged_measures(suffixes: Iterable[str]) -> list[str]:
-    per_setting = (*ACCEPTANCE_MEASURES, *SPEED_MEASURES, *COST_MEASURES)
-    return [*CONTEXT_MEASURES, ENTROPY_MEASURE, *(name + suffix for suffix in suffixes for name in per_setting)]
+    by_setting = [name + suffix for suffix in suffixes for name in measures_in("settings")]
+    return [*CONTEXT_MEASURES, ENTROPY_MEASURE, *by_setting]

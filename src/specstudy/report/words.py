@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from specstudy.analysis.join import Tables, frame_of
-from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, label, setting_name
+from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, label, measures_in, setting_name, short
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.style import interval, number
+from specstudy.report.style import interval, number, percent
 from specstudy.tables.manifest import failed_self_checks
 
 VERDICTS = {
@@ -20,19 +20,11 @@ VERDICTS = {
     "not_run": "not run",
 }
 FAILURES_NAMED = 5
-SUMMARY_MEASURES = ("mean_entropy_bits", "acceptance_rate", "alpha", "alpha_expected", "speedup")
-SHORT = {
-    "mean_entropy_bits": "entropy (bits)",
-    "acceptance_rate": "accepted / proposed",
-    "alpha": "alpha",
-    "alpha_expected": "expected alpha",
-    "speedup": "speedup",
-}
 
 
 def summary_measures(result: AnalysisResult) -> dict[str, str]:
     """Measures of the summary by their short names, those of the primary setting, as far as they were measured."""
-    named = {SHORT[m]: m if m == ENTROPY_MEASURE else m + result.primary_suffix for m in SUMMARY_MEASURES}
+    named = {short(m): m if m == ENTROPY_MEASURE else m + result.primary_suffix for m in measures_in("summary")}
     return {words: m for words, m in named.items() if m in result.prompts and result.prompts[m].notna().any()}
 
 
@@ -68,10 +60,9 @@ def speed_sentence(result: AnalysisResult) -> str:
     if not bounds:
         return f"{where} the mean speedup is {number(row['value'])} over {row['n']} prompts (no interval)."
     reading = "faster than" if row["low"] > 1 else "slower than" if row["high"] < 1 else "not clearly different from"
-    percent = f"{result.settings.confidence:.0%}".replace("%", " %")
     return (
         f"{where} speculative decoding is {reading} the verifier alone: mean speedup {number(row['value'])} "
-        f"({percent} interval {bounds}, {row['n']} prompts)."
+        f"({percent(result.settings.confidence)} interval {bounds}, {row['n']} prompts)."
     )
 
 

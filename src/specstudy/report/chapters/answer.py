@@ -16,10 +16,12 @@ from specstudy.report.chapters.chapter import Chapter, Context
 
 @dataclass(frozen=True)
 class Link:
-    """One link of the chain: the claim that answers it, the correlation with nothing held constant, and its ceiling."""
+    """One link of the chain: the claim that answers it, the values at which its verdict turns, the correlation with
+    nothing held constant, and its ceiling."""
 
     name: str
     claim: Claim
+    boundaries: tuple[float, ...]
     observed: Correlation | None
     ceiling: float | None
 
@@ -39,7 +41,7 @@ def _links(result: AnalysisResult) -> list[Link]:
         if declared.link:
             observed = result.chain_correlation(declared, "all")
             limit = ceiling(result.reliability, observed.x, observed.y) if observed else None
-            links.append(Link(declared.link, claim, observed, limit))
+            links.append(Link(declared.link, claim, declared.boundaries, observed, limit))
     return links
 
 

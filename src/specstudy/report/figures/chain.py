@@ -19,7 +19,17 @@ from specstudy.analysis.measures import (
 from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Correlation
-from specstudy.report.style import INK, MARKS_AS_SHAPES, PAPER, category_marks, interval, new_figure, number, wrapped
+from specstudy.report.style import (
+    INK,
+    MARKS_AS_SHAPES,
+    PAPER,
+    category_marks,
+    interval,
+    new_figure,
+    number,
+    percent,
+    wrapped,
+)
 
 
 def attention_to_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -79,7 +89,7 @@ def _title(result: AnalysisResult, x: str, y: str) -> str:
     if inside is not None and inside.estimate is not None:
         lines.append(f"category, length and surprise held constant: {_estimate(inside)}")
     return "\n".join(
-        [*lines, f"in brackets and as a band: {result.settings.confidence * 100:g} % intervals over prompts"]
+        [*lines, f"in brackets and as a band: {percent(result.settings.confidence)} intervals over prompts"]
     )
 
 
