@@ -145,7 +145,6 @@ def test_the_band_of_a_line_is_the_interval_of_every_other_estimate():
     low, high = resampled(end_of_line(np.ones(n)), samples, without).interval(0.95)
     band = fitted_line(x, y, settings).iloc[-1]
     assert (band["low"], band["high"]) == (pytest.approx(low), pytest.approx(high))
-    assert high - low > np.subtract(*np.nanquantile(samples, [0.975, 0.025])), "few prompts need more than percentiles"
 
 
 @pytest.mark.parametrize("x", [np.zeros(10), np.array([1.0, 2.0]), np.full(10, np.nan)])

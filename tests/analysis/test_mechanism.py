@@ -11,6 +11,7 @@ from synthetic import Plan, make_tables
 
 from specstudy.analysis import predictors
 from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.correlations import Pair
 from specstudy.analysis.mechanism import reversals
 from specstudy.analysis.mediation import PATHS, mediation
 from specstudy.analysis.study import AnalysisResult, analyze
@@ -212,9 +213,14 @@ def record(subset: str, estimate: float, low: float, high: float) -> Correlation
 
 def test_simpsons_paradox_is_named_only_where_both_intervals_exclude_zero():
     pooled, within = record("all", 0.5, 0.2, 0.7), record("within_category", -0.5, -0.7, -0.2)
-    assert list(reversals([pooled, within])) == [(pooled, within)]
-    assert not list(reversals([pooled, record("within_category", -0.2, -0.5, 0.1)]))
-    assert not list(reversals([pooled, record("within_category", 0.5, 0.2, 0.7)]))
+    pair = Pair("prompt", "all", "x", "y", "spearman")
+
+    def found(other: Correlation) -> list:
+        return list(reversals({pair: pooled, pair._replace(subset="within_category"): other}))
+
+    assert found(within) == [(pair, pooled, within)]
+    assert not found(record("within_category", -0.2, -0.5, 0.1))
+    assert not found(record("within_category", 0.5, 0.2, 0.7))
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_several_gammas_are_kept_apart():
     assert result.primary.gamma == 2
     assert set(result.by_round_index["setting"]) == {"gamma 2", "gamma 6"}
     claim = next(c for c in result.claims if c.claim_id == "speedup_above_one")
-    assert claim.estimate == pytest.approx(result.prompts["speedup@gamma2"].mean())
+    assert claim.estimate == pytest.approx(result.prompts[result.at("speedup")].mean())
 
 
 def test_acceptance_by_place_counts_tested_tokens_only():

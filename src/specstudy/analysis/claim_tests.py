@@ -14,7 +14,7 @@ from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import prompt_subsets
 from specstudy.analysis.declarations import Declaration
 from specstudy.analysis.means import difference, mean, nested_mean, numbered
-from specstudy.analysis.measures import label, phrase
+from specstudy.analysis.measures import At, Key, label, phrase
 from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
 from specstudy.analysis.version_effects import differences
@@ -39,9 +39,11 @@ class Evidence:
     settings: AnalysisSettings
     versions: pd.DataFrame
 
-    def measure(self, name: str) -> str:
+    def measure(self, name: str) -> Key:
         """The column of a measure: as it is, or of the primary setting."""
-        return name if name in self.prompts or self.primary is None else name + self.suffixes[self.primary]
+        if name in self.prompts or self.primary is None:
+            return name
+        return At(name, self.primary, self.suffixes[self.primary])
 
     def values(self, name: str) -> Floats:
         """A measure of each prompt; all NaN where it was not measured."""
@@ -153,8 +155,8 @@ def _extremes(key: str, measure: str, evidence: Evidence) -> tuple[Floats, tuple
         return np.zeros(0), None
     low, high = values[0], values[-1]
     columns = [
-        evidence.prompts[measure + suffix] - evidence.prompts[measure + evidence.suffixes[lowest]]
-        for setting, suffix in evidence.suffixes.items()
+        evidence.prompts[At(measure, setting)] - evidence.prompts[At(measure, lowest)]
+        for setting in evidence.suffixes
         if getattr(setting, key) == high and (lowest := replace(setting, **{key: low})) in evidence.suffixes
     ]
     if not columns:

@@ -19,6 +19,7 @@ from specstudy.analysis.bootstrap import (
     resampled,
     resampled_totals,
 )
+from specstudy.analysis.measures import Key
 
 
 def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0) -> Estimate:
@@ -97,7 +98,7 @@ def estimate_frame(rows: Iterable[tuple[Mapping[str, Any], Estimate]], keys: tup
     return frame.astype({"n": np.int64, "value": np.float64, "low": np.float64, "high": np.float64})
 
 
-def means_by_category(prompts: pd.DataFrame, measures: Iterable[str], settings: AnalysisSettings) -> pd.DataFrame:
+def means_by_category(prompts: pd.DataFrame, measures: Iterable[Key], settings: AnalysisSettings) -> pd.DataFrame:
     """Mean of each measure in each category and in "all": category, measure, n, value, low, high, null_reason."""
     groups = [("all", prompts), *prompts.groupby("category", sort=True)]
     return estimate_frame(

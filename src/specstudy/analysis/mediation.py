@@ -13,6 +13,7 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
 from specstudy.analysis.correlation import design_of, resampled_correlation, taken_by, why_undefined
 from specstudy.analysis.correlations import prompt_subsets
+from specstudy.analysis.measures import Key
 
 CAUTION = (
     "Mediation is not causation: the paths are what correlations would look like if the chain held, and another cause "
@@ -21,7 +22,7 @@ CAUTION = (
 PATHS = ("context_to_entropy", "entropy_to_acceptance_given_context", "indirect", "direct", "total")
 
 
-def mediation(prompts: pd.DataFrame, x: str, mediator: str, y: str, settings: AnalysisSettings) -> dict[str, Estimate]:
+def mediation(prompts: pd.DataFrame, x: str, mediator: str, y: Key, settings: AnalysisSettings) -> dict[str, Estimate]:
     """Estimates of the paths named in PATHS over a prompt frame; each with its reason where none is defined."""
     rows, covariates = prompt_subsets(prompts)["given_confounders"]
     values = rows[[x, mediator, y]].to_numpy(dtype=np.float64)

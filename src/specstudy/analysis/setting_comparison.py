@@ -68,7 +68,8 @@ def comparable_pairs(settings: list[Setting]) -> list[tuple[Setting, Setting]]:
 def setting_values(tables: Tables, setting: Setting) -> pd.DataFrame:
     """One row a prompt: every measure at one setting, repetitions averaged first, NaN where it is not defined."""
     runs = of_setting(frame_of(tables, "spec_runs"), setting)
-    columns: dict[str, Floats] = {name: numbers(runs[name]) for name in measures_in("gammas", "spec_runs")}
+    stored = dict.fromkeys(measures_in("gammas", "spec_runs") + measures_in("differences", "spec_runs"))
+    columns: dict[str, Floats] = {name: numbers(runs[name]) for name in stored}
     columns["theoretical_speedup_acceptance_rate"] = series_theory(runs, setting.gamma)
     applies = np.isfinite(columns["theoretical_speedup_flops"])
     columns["tokens_per_round_expected"] = _elementwise(

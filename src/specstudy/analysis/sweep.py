@@ -11,9 +11,10 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, decoded_tokens, frame_of, prompt_frame, settings_measured
 from specstudy.analysis.means import mean
-from specstudy.analysis.measures import ENTROPY_MEASURE, SETTING_KEYS, measures_in, setting_suffixes
+from specstudy.analysis.measures import SETTING_KEYS, At, measures_in
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.analysis.within import median_within_prompt
+from specstudy.setting import Setting
 from specstudy.tables.differences import flatten
 
 ENTROPY_LINK = "entropy_link"
@@ -96,24 +97,23 @@ def _rows(point: SweepPoint) -> list[_Row]:
     listed = _listed_keys(flat)
     tables = unaltered_only(point.tables)
     prompts = prompt_frame(tables)
-    suffixes = setting_suffixes(settings_measured(tables))
     about_run = {"run": point.run, "n_prompts": len(prompts), "n_errors": len(frame_of(point.tables, "errors"))}
     about_run |= {name: point.distillation.get(name.removeprefix("draft_")) for name in DRAFT_COLUMNS}
     about_run |= _entropy_link(tables, point.settings)
     rows = [
         _Row(
             values | {f"spec.{key}": getattr(setting, key) for key in listed},
-            about_run | _means(prompts, suffix, point.settings),
+            about_run | _means(prompts, setting, point.settings),
         )
-        for setting, suffix in suffixes.items()
+        for setting in settings_measured(tables)
     ]
-    return rows or [_Row(values, about_run | _means(prompts, "", point.settings))]
+    return rows or [_Row(values, about_run | _means(prompts, None, point.settings))]
 
 
-def _means(prompts: pd.DataFrame, suffix: str, settings: AnalysisSettings) -> dict[str, object]:
+def _means(prompts: pd.DataFrame, setting: Setting | None, settings: AnalysisSettings) -> dict[str, object]:
     means: dict[str, object] = {}
     for measure in SWEEP_MEASURES:
-        name = measure if measure == ENTROPY_MEASURE else measure + suffix
+        name = At(measure, setting) if setting and measure not in prompts else measure
         column = prompts[name].to_numpy(dtype=np.float64) if name in prompts else np.zeros(0)
         means |= mean(column, settings).columns(measure, f"{measure}_")
     return means

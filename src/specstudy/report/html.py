@@ -58,7 +58,7 @@ def _environment(figures_dir: Path) -> jinja2.Environment:
     )
     environment.filters |= {"number": style.number, "p": style.p_value, "label": label, "phrase": phrase}
     environment.filters |= {"readable": style.readable_token, "visible": style.visible_token, "themed": style.themed}
-    environment.globals |= {"interval": style.interval, "verdicts": words.VERDICTS}
+    environment.globals |= {"interval": style.interval, "verdict_words": words.verdict_words}
     environment.globals |= {"figure": lambda name: figure(name, figures_dir)}
     return environment
 
@@ -69,7 +69,6 @@ def _common(result: AnalysisResult) -> dict[str, Any]:
         "result": result,
         "confidence": style.percent(result.settings.confidence),
         "primary": setting_name(result.primary, result.suffixes) if result.primary else "",
-        "suffix": result.primary_suffix,
         "marks": style.category_marks(result.prompts["category"]),
         "levels": range(ENTROPY_LEVELS + 1),
         "darkest_bits": DARKEST_BITS,

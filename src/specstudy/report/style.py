@@ -32,8 +32,8 @@ SERIES = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (ORANGE, "^"), (PINK, "v
 
 def look(measure: str) -> tuple[str, str]:
     """Colour and marker of a measure, the same in every figure."""
-    declared = MEASURES[measure]
-    return _COLORS[declared.color], declared.marker
+    color, marker = MEASURES[measure].look.split()
+    return _COLORS[color], marker
 
 
 @dataclass(frozen=True)

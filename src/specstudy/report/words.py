@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from specstudy.analysis.join import Tables, frame_of
-from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, label, measures_in, setting_name, short
+from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, Key, label, measures_in, setting_name, short
 from specstudy.analysis.study import AnalysisResult
+from specstudy.records import Claim
 from specstudy.report.style import interval, number, percent
 from specstudy.tables.manifest import failed_self_checks
 
@@ -19,16 +20,17 @@ VERDICTS = {
     "undecided": "not decided",
     "not_run": "not run",
 }
+SMALLER = "smaller than claimed"
 FAILURES_NAMED = 5
 
 
-def summary_measures(result: AnalysisResult) -> dict[str, str]:
+def summary_measures(result: AnalysisResult) -> dict[str, Key]:
     """Measures of the summary by their short names, those of the primary setting, as far as they were measured."""
-    named = {short(m): m if m == ENTROPY_MEASURE else m + result.primary_suffix for m in measures_in("summary")}
-    return {words: m for words, m in named.items() if m in result.prompts and result.prompts[m].notna().any()}
+    named = {short(m): m if m in result.prompts else result.at(m) for m in measures_in("summary")}
+    return {words: key for words, key in named.items() if key in result.prompts and result.prompts[key].notna().any()}
 
 
-def mean_row(result: AnalysisResult, measure: str, category: str = "all") -> pd.Series | None:
+def mean_row(result: AnalysisResult, measure: Key, category: str = "all") -> pd.Series | None:
     """The row of `by_category` for a measure, or None."""
     frame = result.by_category
     rows = frame[(frame["measure"] == measure) & (frame["category"] == category)]
@@ -37,22 +39,32 @@ def mean_row(result: AnalysisResult, measure: str, category: str = "all") -> pd.
 
 def chain_sentence(result: AnalysisResult) -> str:
     """How many links of the chain hold."""
-    verdicts = [c.verdict for d, c in zip(result.declarations, result.claims, strict=True) if d.link]
-    return f"Of the chain's {len(verdicts)} links: {_counts(verdicts)}."
+    links = [c for d, c in zip(result.declarations, result.claims, strict=True) if d.link]
+    return f"Of the chain's {len(links)} links: {_counts(links)}."
 
 
 def claims_sentence(result: AnalysisResult) -> str:
     """How the claims came out."""
-    return f"Of {len(result.claims)} claims: {_counts([claim.verdict for claim in result.claims])}."
+    return f"Of {len(result.claims)} claims: {_counts(result.claims)}."
 
 
-def _counts(verdicts: list[str]) -> str:
-    return ", ".join(f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS.items() if verdict in verdicts)
+def _counts(claims: list[Claim]) -> str:
+    told = [verdict_words(claim) for claim in sorted(claims, key=lambda claim: [*VERDICTS].index(claim.verdict))]
+    return ", ".join(f"{told.count(words)} {words}" for words in dict.fromkeys(told))
+
+
+def verdict_words(claim: Claim) -> str:
+    """A verdict for people. What is contradicted by an effect all of whose interval lies within the margin is not
+    turned round but smaller than claimed."""
+    ends = claim.ci_low, claim.ci_high
+    within = all(end is not None and abs(end - claim.reference) < claim.margin for end in ends)
+    is_smaller = claim.verdict == "contradicted" and claim.direction != "equivalent" and within
+    return SMALLER if is_smaller else VERDICTS[claim.verdict]
 
 
 def speed_sentence(result: AnalysisResult) -> str:
     """The primary setting's speedup, said plainly: above 1, below 1, or not told apart from it."""
-    row = mean_row(result, "speedup" + result.primary_suffix) if result.primary else None
+    row = mean_row(result, result.at("speedup")) if result.primary else None
     if row is None or result.primary is None:
         return "Speculative decoding was not measured."
     where = f"At {setting_name(result.primary, result.suffixes)}"

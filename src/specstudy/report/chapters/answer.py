@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim, Correlation
 from specstudy.report import words
@@ -40,7 +39,7 @@ def _links(result: AnalysisResult) -> list[Link]:
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if declared.link:
             observed = result.chain_correlation(declared, "all")
-            limit = ceiling(result.reliability, observed.x, observed.y) if observed else None
+            limit = result.ceiling(declared)
             links.append(Link(declared.link, claim, declared.boundaries, observed, limit))
     return links
 

@@ -31,7 +31,7 @@ def by_draft_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
         _title("decoded", result.find("token", "within_prompt", "draft_entropy_bits", "expected_accept")),
         _title(
             "tested",
-            result.find("token", "within_prompt", "draft_entropy_bits", "accepted" + result.primary_suffix),
+            result.find("token", "within_prompt", "draft_entropy_bits", result.at("accepted")),
         ),
     ]
     axes.set_title("\n".join(filter(None, [*titles, bars_note(result.settings.confidence)])))

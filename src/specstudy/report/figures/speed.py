@@ -97,7 +97,7 @@ def _against_gamma(result: AnalysisResult, measures: tuple[str, ...]) -> Figure 
 def _gamma_line(axes: Axes, result: AnalysisResult, measure: str, shift: float) -> None:
     color, marker = look(measure)
     overall = result.by_category[result.by_category["category"] == "all"].set_index("measure")
-    rows = overall.loc[[measure + result.suffixes[setting] for setting in result.gammas]]
+    rows = overall.loc[[result.at(measure, setting) for setting in result.gammas]]
     gammas = [setting.gamma + shift for setting in result.gammas]
     width = 2.2 if measure == "speedup" else 1.4
     axes.plot(gammas, rows["value"], color=color, marker=marker, linewidth=width, label=label(measure))
