@@ -74,8 +74,7 @@ def design_of(covariates: Floats, method: Method) -> Floats:
 
 
 def _as_asked(values: Floats, method: Method) -> Floats:
-    ranked: Floats = stats.rankdata(values)
-    return ranked if method == "spearman" else values
+    return np.asarray(stats.rankdata(values), dtype=np.float64) if method == "spearman" else values
 
 
 def resampled_correlation(
@@ -126,9 +125,10 @@ def why_undefined(x: Floats, y: Floats, n_prompts: int, method: Method, design: 
         reason = why_constant(values)
         if reason:
             return f"{name} {reason}"
-        asked = _as_asked(values, method)
-        if np.ptp(asked - design @ np.linalg.lstsq(design, asked, rcond=None)[0]) < 1e-9 * np.ptp(asked):
-            return f"{name} is fixed by the covariates"
+        if design.shape[1] > 1:
+            asked = _as_asked(values, method)
+            if np.ptp(asked - design @ np.linalg.lstsq(design, asked, rcond=None)[0]) < 1e-9 * np.ptp(asked):
+                return f"{name} is fixed by the covariates"
     return None
 
 

@@ -89,6 +89,10 @@ class AnalysisResult:
         of = setting or self.primary
         return At(measure, of, self.suffixes[of]) if of else measure
 
+    def key(self, measure: str) -> Key:
+        """What a measure of prompts is found by: its name, or the measure at the primary setting."""
+        return measure if measure in self.prompts else self.at(measure)
+
     @property
     def correlations(self) -> list[Correlation]:
         """The rows of the table of this name."""
@@ -101,13 +105,11 @@ class AnalysisResult:
     def chain_correlation(self, declared: Declaration, subset: str) -> Correlation | None:
         """The correlation of a declared link of the chain on a subset, at the primary setting; None if not measured."""
         x, y, method = (declared.test[key] for key in ("x", "y", "method"))
-        return self.find("prompt", subset, x, y, method) or self.find("prompt", subset, x, self.at(y), method)
+        return self.find("prompt", subset, x, self.key(y), method)
 
     def ceiling(self, declared: Declaration) -> float | None:
         """The strongest correlation that noise leaves room for in a declared link of the chain; None if not known."""
-        x, y = declared.test["x"], declared.test["y"]
-        found = (ceiling(self.reliability, x, key) for key in (y, self.at(y)))
-        return next((limit for limit in found if limit is not None), None)
+        return ceiling(self.reliability, declared.test["x"], self.key(declared.test["y"]))
 
 
 def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:

@@ -26,7 +26,7 @@ FAILURES_NAMED = 5
 
 def summary_measures(result: AnalysisResult) -> dict[str, Key]:
     """Measures of the summary by their short names, those of the primary setting, as far as they were measured."""
-    named = {short(m): m if m in result.prompts else result.at(m) for m in measures_in("summary")}
+    named = {short(m): result.key(m) for m in measures_in("summary")}
     return {words: key for words, key in named.items() if key in result.prompts and result.prompts[key].notna().any()}
 
 
