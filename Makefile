@@ -32,7 +32,7 @@ override NO_OVERRIDES = $(if $(GIVEN),@echo 'error: make $@ takes no overrides; 
 ##make routing-sim n_experts=64 skew=0.5   what verifying costs in a layer nobody has trained
 ##make analyze analysis.confidence=0.9     correlations, claims, figures, report
 ##make sweep spec.gamma=2,4,6              the study at each value, one joint report
-##make figures                             a run's figures again, from its tables
+##make figures                             a run's figures and page again, from its tables
 ##make runs                                the runs there are, and how they differ
 ##make show id=factual-01                  one prompt in the terminal
 ##make compare a=RUN b=RUN                 two runs side by side

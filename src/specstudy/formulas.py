@@ -105,18 +105,6 @@ def expected_speedup_full(
     return expected_tokens_per_round(alpha, gamma) / (gamma * cost_ratio + 1.0 / target_efficiency + overhead_steps)
 
 
-def expected_acceptance_rate(alpha: float, gamma: int) -> float:
-    """accepted / proposed if every token passes independently with alpha: (alpha + ... + alpha^gamma) / gamma."""
-    return float(sum(alpha**i for i in range(1, gamma + 1))) / gamma
-
-
-def implied_alpha(acceptance_rate: float, gamma: int) -> float:
-    """The alpha that gives accepted / proposed = `acceptance_rate` at `gamma`."""
-    if acceptance_rate <= 0.0 or acceptance_rate >= 1.0:
-        return float(np.clip(acceptance_rate, 0.0, 1.0))
-    return float(optimize.brentq(lambda a: expected_acceptance_rate(a, gamma) - acceptance_rate, 0.0, 1.0))
-
-
 def breakeven_alpha(gamma: int, cost_ratio: float) -> float | None:
     """The alpha at which the expected speedup is 1; None if even alpha = 1 does not reach it."""
     if expected_speedup(1.0, gamma, cost_ratio) < 1.0:

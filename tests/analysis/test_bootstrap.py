@@ -6,7 +6,7 @@ from scipy import stats
 
 from specstudy.analysis.bootstrap import AnalysisSettings, jackknife_error, resampled
 from specstudy.analysis.fit import fitted_line
-from specstudy.analysis.means import difference, mean, ratio, row_mean
+from specstudy.analysis.means import difference, mean, nested_mean, ratio
 
 SETTINGS = AnalysisSettings(bootstrap_samples=3000)
 
@@ -83,9 +83,22 @@ def test_groups_of_equal_size_do_not_share_their_draws():
 
 def test_means_of_too_little_have_a_reason():
     assert mean(np.array([1.0, np.nan]), SETTINGS).null_reason == "1 prompts; an interval needs 3"
-    assert mean(np.full(5, 2.0), SETTINGS).null_reason == "all 5 prompts hold the same value"
-    assert mean(np.full(5, 2.0), SETTINGS).value == 2
     assert "groups of 5 and 2" in difference(np.arange(5.0), np.arange(2.0), SETTINGS).null_reason
+
+
+@pytest.mark.parametrize(
+    "estimate",
+    [
+        mean(np.full(5, 2.0), SETTINGS),
+        difference(np.full(5, 3.0), np.full(4, 1.0), SETTINGS),
+        ratio(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]), SETTINGS),
+        nested_mean(np.tile([1.0, 3.0], 6), np.repeat([0, 1, 2], 4), 3, SETTINGS),
+        nested_mean(np.full(12, 2.0), np.repeat([0, 1, 2], 4), 3, SETTINGS),
+    ],
+)
+def test_what_does_not_vary_from_prompt_to_prompt_has_neither_interval_nor_p(estimate):
+    assert (estimate.value, estimate.null_reason) == (2.0, "the same in every sample of prompts")
+    assert (estimate.low, estimate.high, estimate.p_value, estimate.uncertainty) == (None,) * 4
 
 
 def test_a_ratio_weighs_prompts_by_their_rows():
@@ -96,13 +109,11 @@ def test_a_ratio_weighs_prompts_by_their_rows():
 
 
 def test_rows_nested_in_prompts_make_wider_intervals_than_rows_alone():
-    import pandas as pd
-
     rng = np.random.default_rng(0)
-    prompts = pd.Series(np.repeat(np.arange(20), 50))
+    prompts = np.repeat(np.arange(20), 50)
     values = rng.normal(size=20)[prompts] + 0.1 * rng.normal(size=1000)
-    nested = row_mean(values, prompts, SETTINGS)
-    alone = row_mean(values, pd.Series(np.arange(1000)), SETTINGS)
+    nested = nested_mean(values, prompts, 20, SETTINGS)
+    alone = nested_mean(values, np.arange(1000), 1000, SETTINGS)
     assert nested.value == pytest.approx(alone.value)
     assert nested.high - nested.low > 4 * (alone.high - alone.low)
 
@@ -115,6 +126,25 @@ def test_the_line_is_least_squares_and_lies_in_its_band():
     slope, intercept = np.polyfit(x, y, 1)
     np.testing.assert_allclose(line["value"], slope * line["x"] + intercept)
     assert ((line["low"] < line["value"]) & (line["value"] < line["high"])).all()
+
+
+def test_the_band_of_a_line_is_the_interval_of_every_other_estimate():
+    rng = np.random.default_rng(0)
+    n, settings = 8, AnalysisSettings(bootstrap_samples=300)
+    x = np.arange(float(n))
+    y = 2 * x + rng.normal(size=n)
+
+    def end_of_line(weights: np.ndarray) -> float:
+        slope, intercept = np.polyfit(x, y, 1, w=np.sqrt(weights))
+        return slope * x[-1] + intercept
+
+    samples = np.array(
+        [end_of_line(weights) if np.count_nonzero(weights) > 1 else np.nan for weights in settings.counts(n)]
+    )
+    without = np.array([end_of_line(weights) for weights in 1 - np.eye(n)])
+    low, high = resampled(end_of_line(np.ones(n)), samples, without).interval(0.95)
+    band = fitted_line(x, y, settings).iloc[-1]
+    assert (band["low"], band["high"]) == (pytest.approx(low), pytest.approx(high))
 
 
 @pytest.mark.parametrize("x", [np.zeros(10), np.array([1.0, 2.0]), np.full(10, np.nan)])

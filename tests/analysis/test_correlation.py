@@ -49,15 +49,44 @@ def test_a_common_cause_is_taken_out():
     cause = rng.normal(size=200)
     x, y = cause + 0.3 * rng.normal(size=200), cause + 0.3 * rng.normal(size=200)
     raw = correlate(x, y, np.arange(200), "spearman", FEW)
-    held = correlate(x, y, np.arange(200), "spearman", FEW, stats.rankdata(cause)[:, None])
+    held = correlate(x, y, np.arange(200), "spearman", FEW, cause[:, None])
     assert raw.low > 0.8
     assert held.low < 0 < held.high
+
+
+def test_what_a_covariate_makes_in_any_monotonic_way_is_taken_out():
+    rng = np.random.default_rng(0)
+    length = rng.uniform(0.0, 8.0, 300)
+    category = rng.integers(0, 2, 300)
+    # Each follows length and nothing else, one early and one late: ranks of both bend where length itself does not.
+    x, y = np.exp(length) + rng.normal(0, 1.0, 300), np.exp(-length) + 0.02 * rng.normal(size=300) + category
+    covariates = np.column_stack([category, np.exp(3 * length)])
+    found = correlate(x, -y, np.arange(300), "spearman", FEW, covariates)
+    assert found.low < 0 < found.high
+    left_inside = correlate(stats.rankdata(x), -stats.rankdata(y), np.arange(300), "pearson", FEW, covariates)
+    assert left_inside.low > 0.1
+
+
+def test_ranking_changes_nothing_about_dummies():
+    x, y = pair(60, 0.4)
+    dummies = np.column_stack([np.arange(60) % 3 == i for i in (1, 2)]).astype(float)
+    ranked, plain = stats.rankdata(x), stats.rankdata(y)
+    by_hand = correlate(ranked, plain, np.arange(60), "pearson", FEW, dummies)
+    assert correlate(x, y, np.arange(60), "spearman", FEW, dummies).value == pytest.approx(by_hand.value)
+
+
+def test_prompts_that_are_all_alike_show_no_spread():
+    x, y = (np.tile(values, 12) for values in pair(20, 0.3))
+    estimate = correlate(x, y, np.repeat(np.arange(12), 20), "spearman", FEW)
+    assert (estimate.value, estimate.p_value, estimate.low) == (None, None, None)
+    assert estimate.null_reason == "the same in every sample of prompts"
 
 
 def computed(x: np.ndarray, y: np.ndarray, method: str, covariates: np.ndarray | None) -> float:
     """The coefficient by SciPy, of what a least-squares fit leaves of measures or ranks."""
     if method == "spearman":
         x, y = stats.rankdata(x), stats.rankdata(y)
+        covariates = None if covariates is None else stats.rankdata(covariates, axis=0)
     if covariates is not None:
         design = np.column_stack([ones(len(x)), covariates])
         x, y = (values - design @ np.linalg.lstsq(design, values, rcond=None)[0] for values in (x, y))

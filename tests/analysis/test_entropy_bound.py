@@ -62,10 +62,10 @@ def test_prompts_are_resampled_and_not_tokens() -> None:
 def test_resampled_percentiles_are_those_of_the_rows_drawn() -> None:
     rng = np.random.default_rng(5)
     values, prompts = rng.normal(size=300), rng.integers(12, size=300)
-    settings = AnalysisSettings(bootstrap_samples=1, confidence=0.5)
-    drawn = np.repeat(values, settings.counts(12)[0][prompts].astype(int))
-    found = percentile(values, prompts, 0.95, settings)
-    assert found.low == found.high == np.quantile(drawn, 0.95, method="inverted_cdf")
+    settings = AnalysisSettings(bootstrap_samples=5)
+    drawn = [np.repeat(values, counts[prompts].astype(int)) for counts in settings.counts(12)]
+    expected = [np.quantile(rows, 0.95, method="inverted_cdf") for rows in drawn]
+    np.testing.assert_array_equal(percentile(values, prompts, 0.95, settings).uncertainty.samples, expected)
 
 
 def test_categories_have_rows_of_their_own_and_few_prompts_no_interval() -> None:

@@ -11,7 +11,15 @@ from synthetic import Plan, make_tables
 from specstudy import formulas
 from specstudy.analysis import join
 from specstudy.analysis.join import decoded_tokens, prompt_frame, settings_measured
-from specstudy.analysis.measures import label, of_other_gammas, phrase, primary_setting, setting_name, setting_suffixes
+from specstudy.analysis.measures import (
+    At,
+    label,
+    of_other_gammas,
+    phrase,
+    primary_setting,
+    setting_name,
+    setting_suffixes,
+)
 from specstudy.records import STAGE_TABLES
 from specstudy.setting import Setting
 from specstudy.tables.schema import schema_of, validate
@@ -45,7 +53,7 @@ def test_a_prompt_that_failed_in_a_stage_keeps_the_rest():
         tables[name] = tables[name][tables[name]["prompt_id"] != "math-02"]
     row = prompt_frame(tables).loc["math-02"]
     assert np.isfinite(row["mean_entropy_bits"])
-    assert np.isnan(row["alpha"])
+    assert np.isnan(row[At("alpha", *settings_measured(tables))])
 
 
 def test_without_any_table_the_frames_are_empty():
@@ -78,7 +86,8 @@ def test_the_series_way_feeds_accepted_over_proposed_into_the_formula():
     tables = make_tables(SMALL)
     run = tables["spec_runs"].iloc[0]
     expected = formulas.expected_speedup(run["acceptance_rate"], 4, run["cost_ratio_flops"])
-    value = prompt_frame(tables).loc[run["prompt_id"], "theoretical_speedup_acceptance_rate"]
+    key = At("theoretical_speedup_acceptance_rate", *settings_measured(tables))
+    value = prompt_frame(tables)[key][run["prompt_id"]]
     assert value == pytest.approx(expected)
 
 
@@ -129,6 +138,9 @@ def test_rows_of_a_setting_are_told_apart_by_the_threshold_too():
 
 
 def test_measures_have_words():
-    assert label("alpha@gamma4") == "alpha (accepted / tested), gamma 4"
-    assert phrase("alpha_expected@gamma4") == "expected alpha, gamma 4"
+    at_four = Setting(4, "model", "none", 0.7, 0.9), "@gamma4"
+    assert label(At("alpha", *at_four)) == "alpha (accepted / tested), gamma 4"
+    assert phrase(At("alpha_expected", *at_four)) == "expected alpha, gamma 4"
+    assert str(At("alpha", *at_four)) == "alpha@gamma4"
+    assert label(At("alpha", at_four[0])) == "alpha (accepted / tested)"
     assert phrase("context_health_soft") == "soft context health"

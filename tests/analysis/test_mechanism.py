@@ -11,6 +11,7 @@ from synthetic import Plan, make_tables
 
 from specstudy.analysis import predictors
 from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.correlations import Pair
 from specstudy.analysis.mechanism import reversals
 from specstudy.analysis.mediation import PATHS, mediation
 from specstudy.analysis.study import AnalysisResult, analyze
@@ -97,7 +98,8 @@ def test_brier_score_and_calibration_of_the_true_probability_and_of_a_wrong_one(
 def test_the_same_predictor_differs_from_itself_by_nothing():
     data = predictors.binned(drafted_tokens(), PREDICTOR["draft_entropy"])
     same = predictors.difference(data, data, "auroc", FAST)
-    assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
+    assert (same.value, same.low, same.high) == (0.0, None, None)
+    assert same.null_reason == "the same in every sample of prompts"
     rival = predictors.binned(drafted_tokens(), PREDICTOR["draft_top_margin"])
     assert predictors.difference(rival, data, "auroc", FAST).high < -0.1
 
@@ -166,9 +168,8 @@ def prompt_rows(n=120, a=-0.8, b=-0.8, direct=0.0, seed=0) -> pd.DataFrame:
 def test_the_paths_are_those_of_least_squares_on_ranks():
     rows = prompt_rows(direct=0.5)
     found = mediation(rows, "x", "m", "y", FAST)
-    covariates = np.column_stack(
-        [rows["category"] == "math", np.log(rows["n_tokens"]), rows["prompt_nll_bits"]]
-    ).astype(float)
+    held = [rows["category"] == "math", rows["n_tokens"].rank(), rows["prompt_nll_bits"].rank()]
+    covariates = np.column_stack(held).astype(float)
     left = {}
     for name in "xmy":
         ranks = rows[name].rank().to_numpy()
@@ -212,9 +213,14 @@ def record(subset: str, estimate: float, low: float, high: float) -> Correlation
 
 def test_simpsons_paradox_is_named_only_where_both_intervals_exclude_zero():
     pooled, within = record("all", 0.5, 0.2, 0.7), record("within_category", -0.5, -0.7, -0.2)
-    assert list(reversals([pooled, within])) == [(pooled, within)]
-    assert not list(reversals([pooled, record("within_category", -0.2, -0.5, 0.1)]))
-    assert not list(reversals([pooled, record("within_category", 0.5, 0.2, 0.7)]))
+    pair = Pair("prompt", "all", "x", "y", "spearman")
+
+    def found(other: Correlation) -> list:
+        return list(reversals({pair: pooled, pair._replace(subset="within_category"): other}))
+
+    assert found(within) == [(pair, pooled, within)]
+    assert not found(record("within_category", -0.2, -0.5, 0.1))
+    assert not found(record("within_category", 0.5, 0.2, 0.7))
 
 
 @pytest.fixture(scope="module")

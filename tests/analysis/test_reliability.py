@@ -41,7 +41,8 @@ def test_noise_bounds_the_correlation():
 
 
 def test_the_expected_number_is_the_less_noisy_one():
-    table = analyze(make_tables(Plan(n_answer_tokens=60)), FAST).reliability.set_index("measure")
+    table = analyze(make_tables(Plan(n_answer_tokens=60)), FAST).reliability
+    table = table.set_index(table["measure"].map(str))
     assert list(table.index) == ["mean_entropy_bits", "alpha", "alpha_expected", "acceptance_rate"]
     assert table.loc["alpha_expected", "value"] > table.loc["alpha", "value"]
     assert table["n"].eq(50).all()

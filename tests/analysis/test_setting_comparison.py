@@ -10,9 +10,8 @@ import pytest
 from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.measures import setting_suffixes
+from specstudy.analysis.measures import measures_in, setting_suffixes
 from specstudy.analysis.setting_comparison import (
-    DIFFERENCE_MEASURES,
     SettingComparison,
     comparable_pairs,
     compare_settings,
@@ -135,7 +134,7 @@ def test_the_theory_that_agrees_with_the_clock_is_the_nearest() -> None:
     # In the made-up tables every theory is a fixed multiple of the measured speedup.
     result = analyze(make_tables(Plan(n_per_category=3, n_answer_tokens=12, gammas=(2, 4))), FAST)
     errors = result.comparison.theory_errors.set_index("measure")
-    speedups = result.prompts[["speedup@gamma2", "speedup@gamma4"]].to_numpy().mean()
+    speedups = result.prompts[[result.at("speedup", setting) for setting in result.gammas]].to_numpy().mean()
     assert errors.loc["theoretical_speedup_full", "value"] == pytest.approx(0.05 * speedups)
     assert errors.loc["theoretical_speedup_flops", "value"] == pytest.approx(0.3 * speedups)
     assert errors["value"].idxmin() == "theoretical_speedup_full"
@@ -154,7 +153,7 @@ def test_the_rows_fit_their_tables() -> None:
         assert table.num_rows
         check_unique(name, table)
     # Three pairs that differ in gamma or stop rule, one in temperature.
-    assert len(result.comparison.differences) == 4 * len(DIFFERENCE_MEASURES)
+    assert len(result.comparison.differences) == 4 * len(measures_in("differences"))
 
 
 def test_nothing_measured_is_nothing_compared() -> None:

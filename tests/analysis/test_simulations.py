@@ -17,12 +17,13 @@ from scipy import stats
 from specstudy.analysis import predictors
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlation import correlate
-from specstudy.analysis.correlations import holm, median_within_prompt
+from specstudy.analysis.correlations import holm
 from specstudy.analysis.declarations import Declaration
-from specstudy.analysis.means import difference, mean, row_mean
+from specstudy.analysis.means import difference, mean, nested_mean
 from specstudy.analysis.mediation import mediation
 from specstudy.analysis.token_model import token_model
 from specstudy.analysis.verdicts import decide, detectable_correlation, p_at_margin
+from specstudy.analysis.within import median_within_prompt
 
 SETTINGS = AnalysisSettings(bootstrap_samples=500)
 FEW, MANY = 250, 2000
@@ -124,7 +125,7 @@ def share_accepted(n_prompts: int) -> Callable[[Rng], Estimate]:
     def study(rng: Rng) -> Estimate:
         prompts = answers(rng, n_prompts)
         accepted = rng.random(len(prompts)) < rng.beta(2.0, 3.0, n_prompts)[prompts]
-        return row_mean(accepted.astype(float), pd.Series(prompts), SETTINGS)
+        return nested_mean(accepted.astype(float), prompts, n_prompts, SETTINGS)
 
     return study
 

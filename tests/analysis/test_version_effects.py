@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.version_effects import MEASURES, PER_DOSE, unaltered_only, version_effects, version_frame
+from specstudy.analysis.measures import measures_in
+from specstudy.analysis.version_effects import PER_DOSE, unaltered_only, version_effects, version_frame
 from specstudy.records import VersionEffect
 from specstudy.setting import STUDY_SETTING
 
@@ -121,7 +122,10 @@ def test_what_is_measured_of_a_version() -> None:
     tables = {
         "prompt_versions": pd.DataFrame({"prompt_id": ["a", "hot"], "temperature": [np.nan, 1.3]}),
         "prefill_prompts": pd.DataFrame(
-            {"prompt_id": ["a"], **{name: [float(i)] for i, name in enumerate(MEASURES[:4])}}
+            {
+                "prompt_id": ["a"],
+                **{name: [float(i)] for i, name in enumerate(measures_in("versions", "prefill_prompts"))},
+            }
         ),
         "decode_runs": pd.DataFrame({"prompt_id": ["a", "a", "b"], "mean_entropy_bits": [1.0, 2.0, 4.0]}),
         "decode_tokens": pd.DataFrame(
@@ -143,7 +147,7 @@ def test_what_is_measured_of_a_version() -> None:
         ),
     }
     frame = version_frame(tables, STUDY_SETTING)
-    assert list(frame.columns) == list(MEASURES)
+    assert list(frame.columns) == list(measures_in("versions"))
     assert frame.loc["a", "mean_entropy_bits"] == 1.5
     assert frame.loc["a", "alpha"] == 0.5
     assert frame.loc["hot", "alpha"] == 0.4, "a version that imposes a temperature is measured at it"

@@ -15,18 +15,22 @@ from synthetic_routing import with_routing
 from synthetic_versions import version_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.measures import MEASURES, label
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.errors import UserError
 from specstudy.report import figures
+from specstudy.report.chapters import sinks
 from specstudy.report.figures import CAPTIONS, DRAWERS, draw_all
 from specstudy.report.figures.trace import typical_prompt
 from specstudy.report.style import (
     category_marks,
     interval,
+    look,
     new_figure,
     number,
     p_value,
+    percent,
     save,
     visible_token,
     wrapped,
@@ -200,6 +204,33 @@ def test_drawing_leaves_no_global_state(tmp_path):
     assert _pylab_helpers.Gcf.figs == {}
 
 
+def drawn_lines(figure) -> dict[str, str]:
+    """The colour of each line that has a name."""
+    lines = [line for axes in figure.axes for line in axes.get_lines()]
+    return {line.get_label(): line.get_color() for line in lines if not line.get_label().startswith("_")}
+
+
+def test_a_measure_has_one_name_and_one_colour_in_all_figures_of_a_chapter():
+    result = analyze(make_tables(replace(SMALL, gammas=(2, 4))), FAST)
+    names = ("acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma")
+    declared = {label(name): look(name)[0] for name in MEASURES}
+    for name in names:
+        lines = drawn_lines(DRAWERS[name](result, {}))
+        assert lines == {words: declared[words] for words in lines}
+        assert len(set(lines.values())) == len(lines), "two measures of a figure look alike"
+    assert label("alpha") in lines
+
+
+def test_rows_are_called_the_same_in_the_table_and_in_the_figure_beside_it():
+    result = analyze(make_tables(SMALL), FAST)
+    context = sinks.CHAPTER.context(result, {}, {})
+    told = {words for row in context["predictions"] for words in row[:2]}
+    axes = DRAWERS["attention_foretold"](result, {}).axes[0]
+    drawn = [text.get_text().replace("\n", " ") for text in (*axes.get_yticklabels(), *axes.texts)]
+    assert drawn
+    assert set(drawn) <= told
+
+
 def test_a_category_looks_the_same_in_every_study():
     assert category_marks(["code", "math"])["code"] == category_marks(["ambiguous", "code", "mine"])["code"]
     marks = category_marks(["ambiguous", "code", "creative", "factual", "math", "mine", "yours"])
@@ -218,5 +249,6 @@ def test_numbers_and_tokens_for_people():
     assert interval(-0.5, 0.25) == "[\N{MINUS SIGN}0.50, 0.25]"
     assert interval(None, None) == ""
     assert p_value(0.0000123) == "< 0.001"
+    assert [percent(confidence) for confidence in (0.95, 0.975, 0.999)] == ["95 %", "97.5 %", "99.9 %"]
     assert visible_token("\n a\t\x00") == "↵·a⇥�"
     assert wrapped("a label of several words", 10) == "a label of\nseveral\nwords"

@@ -14,12 +14,14 @@ from synthetic_routing import with_routing
 from synthetic_versions import version_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
+from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.errors import UserError
 from specstudy.report import html
-from specstudy.report.chapters import CHAPTERS, prompts
+from specstudy.report.chapters import CHAPTERS, answer, prompts
 from specstudy.report.figures import DRAWERS, draw_all
+from specstudy.report.words import verdict_words
 from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=100)
@@ -34,6 +36,42 @@ MANIFEST = {
     "self_checks": {"speculate": {"key": "00ff", "passed": True, "greedy": {"passed": True, "n_equal": 32}}},
 }
 NASTY = '</style><script>alert("x")</script>'
+
+
+def margins(declared: Declaration) -> list[float]:
+    """Where the scale of a link draws what the claim has to pass."""
+    result = analyze(make_tables(Plan(n_per_category=3, n_answer_tokens=12)), FAST)
+    result = replace(
+        result, declarations=[declared if d.id == "attention_to_entropy" else d for d in result.declarations]
+    )
+    found = answer.CHAPTER.context(result, {}, {})
+    environment = html._environment(Path())
+    page = environment.get_template("chapters/answer.html.j2").render({**found, "links": found["links"][:1]})
+    return [float(x) for x in re.findall(r'<line x1="([-.0-9]+)"[^>]*class="margin"', page)]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "low", "high", "direction", "told"),
+    [
+        ("contradicted", -0.05, 0.08, "greater", "smaller than claimed"),
+        ("contradicted", -0.3, 0.08, "greater", "contradicted"),
+        ("contradicted", 0.2, 0.5, "equivalent", "contradicted"),
+        ("supported", 0.2, 0.5, "greater", "supported"),
+        ("not_run", None, None, "greater", "not run"),
+    ],
+)
+def test_an_effect_within_the_margin_is_smaller_than_claimed_and_not_turned_round(verdict, low, high, direction, told):
+    claims = analyze(make_tables(Plan(n_per_category=1, n_answer_tokens=4)), FAST).claims
+    claim = replace(
+        claims[0], verdict=verdict, ci_low=low, ci_high=high, direction=direction, reference=0.0, margin=0.1
+    )
+    assert verdict_words(claim) == told
+
+
+def test_a_scale_shows_every_value_at_which_the_verdict_turns():
+    declared = next(d for d in declarations() if d.id == "attention_to_entropy")
+    assert margins(declared) == [-10.0]
+    assert margins(replace(declared, direction="equivalent")) == [-10.0, 10.0]
 
 
 class Page(HTMLParser):

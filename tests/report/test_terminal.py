@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,12 @@ def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
 )
 def test_speed_is_said_plainly(capsys, speedup, words):
     assert words in " ".join(summary_of(make_tables(Plan(n_answer_tokens=8, speedup=speedup)), capsys).split())
+
+
+def test_the_coverage_of_an_interval_is_told_as_it_is(capsys):
+    result = analyze(make_tables(PLAN), replace(FAST, confidence=0.975))
+    terminal.summary(result, {}, MANIFEST, Path("outputs/run"))
+    assert "(97.5 % interval [" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("kept", [(), ("prefill",), ("decode",), ("spec",)])

@@ -9,7 +9,7 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
-from specstudy.analysis.means import estimate_frame, row_mean
+from specstudy.analysis.means import estimate_frame, nested_mean, numbered
 from specstudy.analysis.measures import setting_name
 from specstudy.setting import Setting
 
@@ -27,7 +27,7 @@ def by_round_index(
         (
             (
                 {"setting": setting_name(setting, suffixes), "gamma": setting.gamma, "index": index},
-                row_mean(rows["accepted"].to_numpy(), rows["prompt_id"], settings),
+                nested_mean(rows["accepted"].to_numpy(), *numbered(rows["prompt_id"]), settings),
             )
             for setting, tokens in tested.items()
             for index, rows in tokens.groupby("index", sort=True)
@@ -72,7 +72,7 @@ def _binned(
                 "bin_high": edges[min(number + 1, len(edges) - 1)],
                 "draft_entropy_bits": entropy[rows].mean(),
             }
-            yield key, row_mean(values[rows], tokens["prompt_id"][rows], settings)
+            yield key, nested_mean(values[rows], *numbered(tokens["prompt_id"][rows]), settings)
 
 
 def round_times(tables: Tables, suffixes: Mapping[Setting, str], settings: AnalysisSettings) -> pd.DataFrame:
@@ -82,14 +82,11 @@ def round_times(tables: Tables, suffixes: Mapping[Setting, str], settings: Analy
         (
             (
                 {"setting": setting_name(setting, suffixes), "gamma": setting.gamma, "part": part},
-                _per_round(of_setting(rounds, setting), f"{part}_s", settings),
+                nested_mean(numbers(own[f"{part}_s"]), *numbered(own["prompt_id"]), settings),
             )
             for setting in suffixes
+            for own in [of_setting(rounds, setting)]
             for part in ("draft", "verify", "overhead")
         ),
         ("setting", "gamma", "part"),
     )
-
-
-def _per_round(rounds: pd.DataFrame, column: str, settings: AnalysisSettings) -> Estimate:
-    return row_mean(numbers(rounds[column]), rounds["prompt_id"], settings)

@@ -6,8 +6,8 @@ Tokens of one prompt are not independent, so the prompt is always what is drawn,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from specstudy.setting import STUDY_SETTING, Setting
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
+
+NO_SPREAD = "the same in every sample of prompts"
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class Resampled:
     degrees: float
     jackknife: Floats
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether every sample holds the same value: the data vary in nothing that the statistic could show."""
+        return bool(np.nanstd(self.samples) <= 1e-12 * max(1.0, abs(self.value)))
+
     def interval(self, confidence: float) -> tuple[float, float]:
         """The interval of this coverage."""
         tails = self.widening * stats.t.ppf([(1 - confidence) / 2, (1 + confidence) / 2], self.degrees)
@@ -129,6 +136,18 @@ class Estimate:
     p_value: float | None = None
     null_reason: str | None = None
     uncertainty: Uncertainty | None = field(default=None, repr=False, compare=False)
+
+    def columns(self, value: str = "estimate", ends: str = "ci_") -> dict[str, Any]:
+        """The value and the ends of its interval as columns of a table; `ends` begins the names of the latter."""
+        return {value: self.value, f"{ends}low": self.low, f"{ends}high": self.high}
+
+    def row(self) -> dict[str, Any]:
+        """The columns `estimate`, `ci_low`, `ci_high` and `null_reason` of a table."""
+        return {**self.columns(), "null_reason": self.null_reason}
+
+    def against(self, reference: float) -> Estimate:
+        """The same with the p-value of `reference` by its uncertainty, if it has any."""
+        return replace(self, p_value=self.uncertainty.p_value(reference) if self.uncertainty else None)
 
 
 def resampled(
@@ -190,9 +209,13 @@ def jackknife_error(jackknife: Floats, groups: Codes | None = None) -> tuple[flo
     return float(np.sqrt(total)), float(min(by_parts, total**2 / np.sum(variances**2 / (sizes - 1))))
 
 
-def estimate(n: int, uncertainty: Resampled | Asymptotic | None, confidence: float, p_value: float | None) -> Estimate:
-    """An estimate with the interval of its uncertainty."""
+def estimate(
+    n: int, uncertainty: Resampled | Asymptotic | None, confidence: float, p_value: float | None = None
+) -> Estimate:
+    """An estimate with the interval of its uncertainty; a bootstrap that shows no spread knows of none."""
     if uncertainty is None:
         return Estimate(n, null_reason="not defined in any bootstrap sample")
+    if isinstance(uncertainty, Resampled) and uncertainty.is_constant:
+        return Estimate(n, uncertainty.value, null_reason=NO_SPREAD)
     low, high = uncertainty.interval(confidence)
     return Estimate(n, uncertainty.value, low, high, p_value, uncertainty=uncertainty)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
 from specstudy.analysis.entropy_bound import MIN_ENTROPY_NATS, lower_bound
 from specstudy.analysis.join import Tables, frame_of, numbers
-from specstudy.analysis.measures import SPEED_MEASURES
+from specstudy.analysis.measures import THEORIES, At
+from specstudy.setting import Setting
 
 
-def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: list[str]) -> pd.DataFrame:
+def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: Mapping[Setting, str]) -> pd.DataFrame:
     """The prompt frame with the measures that claims need beside those of the study (float64, NaN where none)."""
     parts: list[pd.DataFrame | pd.Series] = [
         _boundary(frame_of(tables, "prefill_tokens"), frame_of(tables, "decode_attention")),
         _first_token_attention(frame_of(tables, "prefill_tokens")),
         _commitment(frame_of(tables, "decode_tokens")),
+        _speedup_over_theory(prompts, suffixes),
     ]
-    return prompts.join(parts, how="left").assign(**_speedup_over_theory(prompts, suffixes))
+    return prompts.join(parts, how="left")
 
 
 def with_bound(decoded: pd.DataFrame) -> pd.DataFrame:
@@ -66,11 +70,10 @@ def _commitment(tokens: pd.DataFrame) -> pd.Series:
     return difference.rename("commitment_entropy_bits")
 
 
-def _speedup_over_theory(prompts: pd.DataFrame, suffixes: list[str]) -> dict[str, pd.Series]:
-    theories = [name.removeprefix("theoretical_speedup_") for name in SPEED_MEASURES if name.startswith("theoretical")]
-    return {
-        f"speedup_over_theory_{name}{suffix}": prompts["speedup" + suffix]
-        / prompts[f"theoretical_speedup_{name}{suffix}"]
-        for suffix in suffixes
-        for name in theories
-    }
+def _speedup_over_theory(prompts: pd.DataFrame, suffixes: Mapping[Setting, str]) -> pd.DataFrame:
+    ratios = {}
+    for named in suffixes.items():
+        for theory in THEORIES:
+            ratio = prompts[At("speedup", *named)] / prompts[At(theory, *named)]
+            ratios[At(theory.replace("theoretical_speedup", "speedup_over_theory"), *named)] = ratio
+    return pd.DataFrame(ratios, index=prompts.index)

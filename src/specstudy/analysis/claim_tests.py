@@ -11,13 +11,14 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.correlation import correlate
-from specstudy.analysis.correlations import median_within_prompt, prompt_subsets
+from specstudy.analysis.correlations import prompt_subsets
 from specstudy.analysis.declarations import Declaration
-from specstudy.analysis.means import difference, mean, row_mean
-from specstudy.analysis.measures import label, phrase
+from specstudy.analysis.means import difference, mean, nested_mean, numbered
+from specstudy.analysis.measures import At, Key, label, phrase
 from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
 from specstudy.analysis.version_effects import differences
+from specstudy.analysis.within import median_within_prompt
 from specstudy.setting import Setting
 
 
@@ -38,9 +39,11 @@ class Evidence:
     settings: AnalysisSettings
     versions: pd.DataFrame
 
-    def measure(self, name: str) -> str:
+    def measure(self, name: str) -> Key:
         """The column of a measure: as it is, or of the primary setting."""
-        return name if name in self.prompts or self.primary is None else name + self.suffixes[self.primary]
+        if name in self.prompts or self.primary is None:
+            return name
+        return At(name, self.primary, self.suffixes[self.primary])
 
     def values(self, name: str) -> Floats:
         """A measure of each prompt; all NaN where it was not measured."""
@@ -131,7 +134,7 @@ def _token_mean(claim: Declaration, evidence: Evidence) -> Finding:
     known = tokens.dropna(subset=[measure])
     if known.empty:
         return not_run(f"{phrase(measure)} was not measured")
-    estimate = row_mean(known[measure].to_numpy(), known["prompt_id"], evidence.settings)
+    estimate = nested_mean(known[measure].to_numpy(), *numbered(known["prompt_id"]), evidence.settings)
     return Finding(estimate, known["prompt_id"].nunique(), f"Mean {phrase(measure)}")
 
 
@@ -152,8 +155,8 @@ def _extremes(key: str, measure: str, evidence: Evidence) -> tuple[Floats, tuple
         return np.zeros(0), None
     low, high = values[0], values[-1]
     columns = [
-        evidence.prompts[measure + suffix] - evidence.prompts[measure + evidence.suffixes[lowest]]
-        for setting, suffix in evidence.suffixes.items()
+        evidence.prompts[At(measure, setting)] - evidence.prompts[At(measure, lowest)]
+        for setting in evidence.suffixes
         if getattr(setting, key) == high and (lowest := replace(setting, **{key: low})) in evidence.suffixes
     ]
     if not columns:
@@ -187,12 +190,9 @@ def _logistic(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
     name, metric, minus = claim.test["predictor"], claim.test["metric"], claim.test.get("minus", "")
-    words = f"{_METRICS[metric]} of {label(name)}" + (f" minus that of {label(minus)}" if minus else "")
+    words = f"{label(metric)} of {label(name)}" + (f" minus that of {label(minus)}" if minus else "")
     estimate = evidence.mechanism.scores[name, metric, minus]
-    return Finding(estimate, evidence.tested["prompt_id"].nunique(), words)
-
-
-_METRICS = {"auroc": "AUROC", "brier_score": "Brier score", "calibration_error": "Calibration error"}
+    return Finding(estimate, evidence.tested["prompt_id"].nunique(), f"{words[0].upper()}{words[1:]}")
 
 
 def _mediation(claim: Declaration, evidence: Evidence) -> Finding:

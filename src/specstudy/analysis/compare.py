@@ -11,20 +11,11 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.join import Tables, frame_of, of_setting, prompt_frame, settings_measured
 from specstudy.analysis.means import estimate_frame, mean
-from specstudy.analysis.measures import (
-    ACCEPTANCE_MEASURES,
-    ENTROPY_MEASURE,
-    PRIMARY_CONTEXT_MEASURE,
-    SETTING_KEYS,
-    setting_name,
-    setting_suffixes,
-)
+from specstudy.analysis.measures import SETTING_KEYS, At, measures_in, setting_name, setting_suffixes
 from specstudy.errors import UserError
 from specstudy.setting import Setting
 from specstudy.tables.differences import differences, flatten
 
-PROMPT_MEASURES = (ENTROPY_MEASURE, PRIMARY_CONTEXT_MEASURE)
-SETTING_MEASURES = (*ACCEPTANCE_MEASURES, "tokens_per_round", "speedup", "tokens_per_s")
 COMPARED_TABLES = (
     "prefill_prompts",
     "prefill_tokens",
@@ -93,7 +84,7 @@ def compare(a: Side, b: Side, settings: AnalysisSettings) -> Comparison:
         )
     names_a, names_b = _setting_names(a.tables), _setting_names(b.tables)
     pairs = {_pair_name(names_a[x], names_b[y]): (x, y) for x, y in paired_settings(list(names_a), list(names_b))}
-    estimates = _all_differences(a.tables, b.tables, pairs, settings)
+    estimates = _all_differences(prompts_a, prompts_b, pairs, settings)
     answered = "claims" in a.tables and "claims" in b.tables
     return Comparison(
         config=differences(a.config, b.config),
@@ -174,17 +165,19 @@ def _pair_name(a: str, b: str) -> str:
 
 
 def _all_differences(
-    a: Tables, b: Tables, pairs: Mapping[str, tuple[Setting, Setting]], settings: AnalysisSettings
+    a: pd.DataFrame, b: pd.DataFrame, pairs: Mapping[str, tuple[Setting, Setting]], settings: AnalysisSettings
 ) -> Iterator[tuple[dict[str, object], Estimate]]:
-    yield from _differences("", prompt_frame(a), prompt_frame(b), PROMPT_MEASURES, settings)
+    of_settings = measures_in("compare", "spec_runs")
+    of_prompts = tuple(name for name in measures_in("compare") if name not in of_settings)
+    yield from _differences("", a, b, of_prompts, settings)
     for name, (x, y) in pairs.items():
-        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), SETTING_MEASURES, settings)
+        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), of_settings, settings)
 
 
-def _prompts_at(tables: Tables, setting: Setting) -> pd.DataFrame:
-    """The prompt frame of one setting, so that its measures bear no suffix."""
-    runs = of_setting(frame_of(tables, "spec_runs"), setting)
-    return prompt_frame({**tables, "spec_runs": runs})
+def _prompts_at(prompts: pd.DataFrame, setting: Setting) -> pd.DataFrame:
+    """What was measured of each prompt at a setting, by the names of the measures alone."""
+    measured = {key: key.measure for key in prompts if isinstance(key, At) and key.setting == setting}
+    return prompts[[*measured]].rename(columns=measured)
 
 
 def _differences(

@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from specstudy.analysis.bootstrap import (
+    NO_SPREAD,
     AnalysisSettings,
     Asymptotic,
     Codes,
@@ -37,8 +38,9 @@ def correlate(
     """Correlation of x and y, given covariates, with a bootstrap interval over prompts.
 
     x, y: float64 (rows,), NaN where not measured. prompts: int (rows,), the prompt of each row. covariates: float64
-    (rows, k) to hold constant (a partial correlation), None for none. For Spearman, x and y are ranked before
-    covariates are removed; covariates are taken as given.
+    (rows, k) to hold constant (a partial correlation), None for none; categories are dummies. For Spearman, covariates
+    are ranked as x and y are before they are removed, so that what a covariate makes in any monotonic way is removed
+    too (to a dummy, ranking does nothing). Covariates are taken as given.
 
     The p-value is the t-test of a correlation where each prompt gives one row, else a t-test with the error of a
     jackknife over prompts.
@@ -48,27 +50,42 @@ def correlate(
         kept &= np.isfinite(covariates).all(axis=1)
     x, y, (codes, drawn) = x[kept], y[kept], pd.factorize(prompts[kept], sort=True)
     n, n_prompts = len(x), len(drawn)
-    design = np.ones((n, 1)) if covariates is None else np.column_stack([np.ones(n), covariates[kept]])
-    reason = why_undefined(x, y, n_prompts, design)
+    design = design_of(np.zeros((n, 0)) if covariates is None else covariates[kept], method)
+    reason = why_undefined(x, y, n_prompts, method, design)
     if reason:
         return Estimate(n, null_reason=reason)
     found = resampled_correlation(x, y, codes, method, design, settings)
-    one_row_each = n == n_prompts
-    p_value = None
-    if found is not None:
-        p_value = _t_test(found.value, n - 1 - _rank(design)) if one_row_each else _clustered_test(found)
-    return estimate(n, found, settings.confidence, p_value)
+    if found is None:
+        return estimate(n, None, settings.confidence)
+    p_value = _t_test(found.value, n - 1 - _rank(design)) if n == n_prompts else _clustered_test(found)
+    if not found.is_constant:
+        return estimate(n, found, settings.confidence, p_value)
+    if abs(found.value) < 1 - 1e-9:
+        return Estimate(n, null_reason=NO_SPREAD)
+    # Measures that agree throughout do so in every sample, and yet are not constant.
+    return Estimate(n, found.value, *found.interval(settings.confidence), p_value, uncertainty=found)
+
+
+def design_of(covariates: Floats, method: Method) -> Floats:
+    """What is held constant, as a correlation takes it: a column of ones and the covariates (rows, k), ranked for
+    Spearman."""
+    held = stats.rankdata(covariates, axis=0) if method == "spearman" and covariates.size else covariates
+    return np.column_stack([np.ones(len(covariates)), held])
+
+
+def _as_asked(values: Floats, method: Method) -> Floats:
+    return np.asarray(stats.rankdata(values), dtype=np.float64) if method == "spearman" else values
 
 
 def resampled_correlation(
     x: Floats, y: Floats, prompts: Codes, method: Method, design: Floats, settings: AnalysisSettings
 ) -> Resampled | None:
-    """The bootstrap distribution of a correlation given a design (rows, k), prompts numbered from 0.
+    """The bootstrap distribution of a correlation given a design (`design_of`), prompts numbered from 0.
 
     Resampled from each prompt's moments of the residuals. What a sample does to the ranks is added to the first order
     (Croux and Dehon 2010), on Fisher's z scale; what is held constant takes its degrees of freedom.
     """
-    measures = [stats.rankdata(values) if method == "spearman" else values for values in (x, y)]
+    measures = [_as_asked(values, method) for values in (x, y)]
     residuals = [values - design @ np.linalg.lstsq(design, values, rcond=None)[0] for values in measures]
     scales = [float(np.sqrt(np.mean(values**2))) for values in residuals]
     u, v = (values / scale for values, scale in zip(residuals, scales, strict=True))
@@ -98,8 +115,8 @@ def taken_by(design: Floats) -> float:
     return float(np.sqrt(free / (free + 1 - _rank(design))))
 
 
-def why_undefined(x: Floats, y: Floats, n_prompts: int, design: Floats) -> str | None:
-    """The reason why a correlation is not defined, or None if it is."""
+def why_undefined(x: Floats, y: Floats, n_prompts: int, method: Method, design: Floats) -> str | None:
+    """The reason why a correlation given a design is not defined, or None if it is."""
     if n_prompts < 3:
         return f"{n_prompts} prompts with both measures; 3 are needed"
     if len(x) - 1 - _rank(design) < 1:
@@ -108,8 +125,10 @@ def why_undefined(x: Floats, y: Floats, n_prompts: int, design: Floats) -> str |
         reason = why_constant(values)
         if reason:
             return f"{name} {reason}"
-        if np.ptp(values - design @ np.linalg.lstsq(design, values, rcond=None)[0]) < 1e-9 * np.ptp(values):
-            return f"{name} is fixed by the covariates"
+        if design.shape[1] > 1:
+            asked = _as_asked(values, method)
+            if np.ptp(asked - design @ np.linalg.lstsq(design, asked, rcond=None)[0]) < 1e-9 * np.ptp(asked):
+                return f"{name} is fixed by the covariates"
     return None
 
 

@@ -9,26 +9,35 @@ inside one prompt. Holm's adjustment runs within one level, subset and method.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
-from specstudy.analysis.correlation import Method, correlate, why_constant
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
+from specstudy.analysis.correlation import Method, correlate
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE, At, Key
+from specstudy.analysis.within import median_within_prompt
 from specstudy.records import Correlation
 from specstudy.setting import Setting
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman")
-# A coefficient inside a prompt rests on at least this many tokens.
-TOKENS_WITHIN_PROMPT = 10
 
 
-def chain_pairs(suffixes: list[str]) -> list[tuple[str, str]]:
+class Pair(NamedTuple):
+    """What a correlation is of."""
+
+    level: str
+    subset: str
+    x: str
+    y: Key
+    method: str
+
+
+def chain_pairs(suffixes: Mapping[Setting, str]) -> list[tuple[str, Key]]:
     """Every pair of the chain: context with entropy, entropy with acceptance, context with acceptance."""
-    acceptance = [measure + suffix for suffix in suffixes for measure in ACCEPTANCE_MEASURES]
+    acceptance = [At(measure, *named) for named in suffixes.items() for measure in ACCEPTANCE_MEASURES]
     return [
         *((context, ENTROPY_MEASURE) for context in CONTEXT_MEASURES),
         *((ENTROPY_MEASURE, accepted) for accepted in acceptance),
@@ -55,8 +64,8 @@ def prompt_subsets(prompts: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, Float
 
 
 def prompt_correlations(
-    prompts: pd.DataFrame, suffixes: list[str], settings: AnalysisSettings
-) -> Iterator[Correlation]:
+    prompts: pd.DataFrame, suffixes: Mapping[Setting, str], settings: AnalysisSettings
+) -> Iterator[tuple[Pair, Estimate]]:
     """All pairs of the chain on every subset of a prompt frame, not yet adjusted."""
     for subset, (rows, covariates) in prompt_subsets(prompts).items():
         for x, y in chain_pairs(suffixes):
@@ -65,110 +74,41 @@ def prompt_correlations(
                 n = int((np.isfinite(a) & np.isfinite(b)).sum())
                 held = (x == "n_tokens" and "length" in subset) or (subset == "given_confounders" and x in CONFOUNDERS)
                 if n and held:
-                    # Ranks of a covariate are not linear in it, so that a remainder would be left to correlate.
+                    # Pearson's would be left with what is not linear in the logarithm.
                     estimate = Estimate(n, null_reason=f"{x} is held constant")
                 else:
                     estimate = correlate(a, b, np.arange(len(rows), dtype=np.intp), method, settings, covariates)
-                yield as_record("prompt", subset, x, y, method, estimate)
+                yield Pair("prompt", subset, x, y, method), estimate
 
 
 def token_correlations(
-    tokens: pd.DataFrame, pairs: list[tuple[str, str, str]], settings: AnalysisSettings
-) -> Iterator[Correlation]:
-    """Pairs (x, y, name of y in the record) over tokens, with prompts as clusters, not yet adjusted."""
+    tokens: pd.DataFrame, pairs: list[tuple[str, Key]], settings: AnalysisSettings
+) -> Iterator[tuple[Pair, Estimate]]:
+    """Pairs (x, y) over tokens, with prompts as clusters, not yet adjusted."""
     codes: Codes = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
     categories = tokens["category"].astype(object).to_numpy()
     subsets = {"all": np.ones(len(tokens), dtype=bool)}
     subsets |= {str(category): categories == category for category in sorted(set(categories))}
-    for x, y, name in pairs:
-        a, b = tokens[x].to_numpy(), tokens[y].to_numpy()
+    for x, y in pairs:
+        a, b = tokens[x].to_numpy(), tokens[y.measure if isinstance(y, At) else y].to_numpy()
         for method in METHODS:
             for subset, rows in subsets.items():
                 estimate = correlate(a[rows], b[rows], codes[rows], method, settings)
-                yield as_record("token", subset, x, name, method, estimate)
+                yield Pair("token", subset, x, y, method), estimate
             inside = median_within_prompt(a, b, codes, method, settings)
-            yield as_record("token", "within_prompt", x, name, method, inside)
+            yield Pair("token", "within_prompt", x, y, method), inside
 
 
-def median_within_prompt(x: Floats, y: Floats, prompts: Codes, method: Method, settings: AnalysisSettings) -> Estimate:
-    """Median over prompts of the coefficient inside one prompt; n is the number of prompts that have one.
-
-    Prompts with under `TOKENS_WITHIN_PROMPT` tokens, or with a constant measure, have none. p is Wilcoxon's
-    signed-rank test that the coefficients are centred at zero.
-    """
-    coefficients = coefficients_within(x, y, prompts, method)
-    if len(coefficients) < 3:
-        return Estimate(len(coefficients), null_reason=f"{len(coefficients)} prompts have a coefficient; 3 are needed")
-    reason = why_constant(coefficients)
-    if reason:
-        return Estimate(len(coefficients), null_reason=f"the coefficient {reason}")
-    value = float(np.median(coefficients))
-    samples = _weighted_medians(coefficients, settings.counts(len(coefficients)))
-    median = resampled_quantile(value, samples, len(coefficients))
-    p_value = float(stats.wilcoxon(coefficients).pvalue)
-    return estimate(len(coefficients), median, settings.confidence, p_value)
-
-
-def coefficients_within(x: Floats, y: Floats, prompts: Codes, method: Method) -> Floats:
-    """The coefficient inside each prompt that has one: float64 (prompts,)."""
-    frame = pd.DataFrame({"x": x, "y": y, "prompt": prompts}).dropna()
-    grouped = frame.groupby("prompt")
-    values = grouped[["x", "y"]].rank() if method == "spearman" else frame[["x", "y"]]
-    centred = values - values.groupby(frame["prompt"]).transform("mean")
-    products = pd.DataFrame(
-        {"xy": centred["x"] * centred["y"], "xx": centred["x"] ** 2, "yy": centred["y"] ** 2, "n": 1.0}
-    )
-    sums = products.groupby(frame["prompt"]).sum()
-    sums = sums[(sums["n"] >= TOKENS_WITHIN_PROMPT) & (sums["xx"] > 1e-12) & (sums["yy"] > 1e-12)]
-    return (sums["xy"] / np.sqrt(sums["xx"] * sums["yy"])).to_numpy()
-
-
-def _weighted_medians(values: Floats, weights: Floats) -> Floats:
-    """Median of values (n,) drawn as often as each row of weights (samples, n) says: (samples,)."""
-    order = np.argsort(values)
-    cumulated, half = np.cumsum(weights[:, order], axis=1), weights.sum(axis=1, keepdims=True) / 2
-    lower, upper = (cumulated >= half).argmax(axis=1), (cumulated > half).argmax(axis=1)
-    medians: Floats = (values[order][lower] + values[order][upper]) / 2
-    return medians
-
-
-def as_record(level: str, subset: str, x: str, y: str, method: str, estimate: Estimate) -> Correlation:
-    """An estimate as a row of the `correlations` table."""
-    return Correlation(
-        level=level,
-        subset=subset,
-        x=x,
-        y=y,
-        method=method,
-        n=estimate.n,
-        estimate=estimate.value,
-        ci_low=estimate.low,
-        ci_high=estimate.high,
-        p_value=estimate.p_value,
-        p_adjusted=None,
-        null_reason=estimate.null_reason,
-    )
+def _record(pair: Pair, estimate: Estimate, p_adjusted: float | None) -> Correlation:
+    named: dict[str, Any] = pair._asdict() | {"y": str(pair.y)}
+    return Correlation(**named, n=estimate.n, **estimate.row(), p_value=estimate.p_value, p_adjusted=p_adjusted)
 
 
 def holm(p_values: list[float | None]) -> list[float | None]:
     """Holm's step-down adjustment of one family (Holm 1979); None stays None and does not count."""
-    known = np.array([p for p in p_values if p is not None], dtype=np.float64)
-    order = np.argsort(known)
-    stepped = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1)).clip(max=1.0)
-    adjusted = iter(stepped[np.argsort(order)].tolist())
+    known = [p for p in p_values if p is not None]
+    adjusted = iter(multipletests(known, method="holm")[1].tolist() if known else ())
     return [None if p is None else next(adjusted) for p in p_values]
-
-
-def adjusted(records: list[Correlation]) -> list[Correlation]:
-    """The same records with Holm's p within each family."""
-    families: dict[tuple[str, str, str], list[int]] = {}
-    for place, record in enumerate(records):
-        families.setdefault((record.level, record.subset, record.method), []).append(place)
-    result = list(records)
-    for places in families.values():
-        for place, p in zip(places, holm([records[i].p_value for i in places]), strict=True):
-            result[place] = replace(records[place], p_adjusted=p)
-    return result
 
 
 def all_correlations(
@@ -177,13 +117,19 @@ def all_correlations(
     tested: Mapping[Setting, pd.DataFrame],
     suffixes: Mapping[Setting, str],
     settings: AnalysisSettings,
-) -> list[Correlation]:
-    """Every correlation of the study, adjusted within its family."""
-    records = list(prompt_correlations(prompts, list(suffixes.values()), settings))
-    on_text = [("draft_entropy_bits", "expected_accept"), ("entropy_bits", "expected_accept")]
-    records += token_correlations(decoded, [(x, y, y) for x, y in on_text], settings)
+) -> dict[Pair, Correlation]:
+    """Every correlation of the study, adjusted within its family: one level, subset and method."""
+    found = dict(prompt_correlations(prompts, suffixes, settings))
+    on_text: list[tuple[str, Key]] = [(x, "expected_accept") for x in ("draft_entropy_bits", "entropy_bits")]
+    found |= token_correlations(decoded, on_text, settings)
     for setting, tokens in tested.items():
-        fates = ("draft_entropy_bits", "verifier_entropy_bits")
-        pairs = [(x, "accepted", "accepted" + suffixes[setting]) for x in fates]
-        records += token_correlations(tokens, pairs, settings)
-    return adjusted(records)
+        accepted = At("accepted", setting, suffixes[setting])
+        fates: list[tuple[str, Key]] = [(x, accepted) for x in ("draft_entropy_bits", "verifier_entropy_bits")]
+        found |= token_correlations(tokens, fates, settings)
+    families: dict[tuple[str, str, str], list[Pair]] = {}
+    for pair in found:
+        families.setdefault((pair.level, pair.subset, pair.method), []).append(pair)
+    p_adjusted: dict[Pair, float | None] = {}
+    for members in families.values():
+        p_adjusted |= zip(members, holm([found[pair].p_value for pair in members]), strict=True)
+    return {pair: _record(pair, estimate, p_adjusted[pair]) for pair, estimate in found.items()}

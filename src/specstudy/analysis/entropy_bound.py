@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
-from specstudy.analysis.means import row_mean
+from specstudy.analysis.means import nested_mean, numbered
 from specstudy.records import EntropyBound
 
 COEFFICIENT = 0.2
@@ -43,8 +43,9 @@ def _rows(category: str, tokens: pd.DataFrame, settings: AnalysisSettings) -> It
     nats, accepted = tokens["draft_entropy_bits"].to_numpy() * math.log(2), tokens["expected_accept"].to_numpy()
     used = nats >= MIN_ENTROPY_NATS
     nats, accepted, prompts = nats[used], accepted[used], tokens["prompt_id"][used].cat.remove_unused_categories()
-    violated = row_mean((accepted < lower_bound(nats)).astype(np.float64), prompts, settings)
-    c95 = percentile((1.0 - accepted) ** 2 / nats, prompts.cat.codes.to_numpy().astype(np.intp), LEVEL, settings)
+    codes, n_prompts = numbered(prompts)
+    violated = nested_mean((accepted < lower_bound(nats)).astype(np.float64), codes, n_prompts, settings)
+    c95 = percentile((1.0 - accepted) ** 2 / nats, codes, LEVEL, settings)
     for measure, coefficient, found in (("violated_share", COEFFICIENT, violated), ("c95", None, c95)):
         yield EntropyBound(
             category=category,
@@ -52,10 +53,7 @@ def _rows(category: str, tokens: pd.DataFrame, settings: AnalysisSettings) -> It
             coefficient=coefficient,
             n=found.n,
             n_excluded=int((~used).sum()),
-            estimate=found.value,
-            ci_low=found.low,
-            ci_high=found.high,
-            null_reason=found.null_reason,
+            **found.row(),
         )
 
 
@@ -79,4 +77,4 @@ def percentile(values: Floats, prompts: Codes, level: float, settings: AnalysisS
     at = np.bincount(codes * shape[1] + places, minlength=n_prompts * shape[1]).reshape(shape)
     below = at.cumsum(axis=1, dtype=np.float64)
     samples = grid[(counts @ below >= level * (counts @ below[:, -1])[:, None]).argmax(axis=1)]
-    return estimate(n, resampled_quantile(value, samples, n_prompts), settings.confidence, None)
+    return estimate(n, resampled_quantile(value, samples, n_prompts), settings.confidence)

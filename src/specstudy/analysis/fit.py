@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Floats, estimate, resampled
 
 GRID_POINTS = 60
 
@@ -13,17 +13,19 @@ GRID_POINTS = 60
 def fitted_line(x: Floats, y: Floats, settings: AnalysisSettings) -> pd.DataFrame:
     """Least-squares line with its pointwise bootstrap band: frame x, value, low, high over the range of x.
 
-    Empty under 3 prompts or where x is constant. The band is the percentile interval over samples of prompts.
+    Empty under 3 prompts or where x is constant. The band is made as every interval over prompts is.
     """
     kept = np.isfinite(x) & np.isfinite(y)
     x, y = x[kept], y[kept]
     if len(x) < 3 or np.ptp(x) == 0:
         return pd.DataFrame(columns=["x", "value", "low", "high"], dtype=np.float64)
     grid = np.linspace(x.min(), x.max(), GRID_POINTS)
-    resampled = _lines(x, y, settings.counts(len(x)), grid)
-    tails = [(1 - settings.confidence) / 2, (1 + settings.confidence) / 2]
-    low, high = np.nanquantile(resampled, tails, axis=0)
-    return pd.DataFrame({"x": grid, "value": _lines(x, y, np.ones((1, len(x))), grid)[0], "low": low, "high": high})
+    n = len(x)
+    weights = (np.ones((1, n)), settings.counts(n), np.ones((n, n)) - np.eye(n))
+    (line,), samples, jackknife = (_lines(x, y, drawn, grid) for drawn in weights)
+    places = zip(line.tolist(), samples.T, jackknife.T, strict=True)
+    band = [estimate(n, resampled(*place), settings.confidence).columns("value", "") for place in places]
+    return pd.DataFrame(band, dtype=np.float64).assign(x=grid)
 
 
 def _lines(x: Floats, y: Floats, weights: Floats, grid: Floats) -> Floats:

@@ -18,7 +18,7 @@ from specstudy.setting import Setting
 @dataclass(frozen=True)
 class Interventions:
     """`versions`: a row a version, indexed by prompt_id, with the columns of `prompt_versions` and the measures of
-    `version_effects.MEASURES` (NaN where not measured). `effects`, `arrows`, `models`: rows of `version_effects`,
+    `version_frame` (NaN where not measured). `effects`, `arrows`, `models`: rows of `version_effects`,
     `arrow_verdicts`, `version_models`. All are empty where a run has no versions."""
 
     versions: pd.DataFrame

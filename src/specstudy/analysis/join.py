@@ -12,11 +12,11 @@ import pandas as pd
 from specstudy import formulas
 from specstudy.analysis.bootstrap import Floats
 from specstudy.analysis.measures import (
-    ACCEPTANCE_MEASURES,
     CONTEXT_MEASURES,
-    COST_MEASURES,
+    ENTROPY_MEASURE,
     SETTING_KEYS,
-    SPEED_MEASURES,
+    At,
+    measures_in,
     setting_suffixes,
 )
 from specstudy.records import TABLES
@@ -70,19 +70,17 @@ def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
 
 
 def prompt_frame(tables: Tables) -> pd.DataFrame:
-    """One row a prompt, indexed by prompt_id: category, context measures, entropy, acceptance and speed per setting.
+    """One row a prompt, indexed by prompt_id: category, context measures, entropy, and by setting acceptance and speed.
 
-    Repetitions are averaged within the prompt first. Measures are float64, NaN where a prompt has none; a prompt that
-    failed in a stage keeps what the other stages measured.
+    What depends on the setting stands under `At`. Repetitions are averaged within the prompt first. Measures are
+    float64, NaN where a prompt has none; a prompt that failed in a stage keeps what the other stages measured.
     """
+    suffixes = setting_suffixes(settings_measured(tables))
     parts: list[pd.DataFrame | pd.Series] = [
         _averaged(frame_of(tables, "prefill_prompts"), CONTEXT_MEASURES),
         _first_position(frame_of(tables, "prefill_tokens")),
-        _averaged(frame_of(tables, "decode_runs"), ("mean_entropy_bits",)),
-        *(
-            _averaged(_spec_runs(tables, setting), (*ACCEPTANCE_MEASURES, *SPEED_MEASURES, *COST_MEASURES), suffix)
-            for setting, suffix in setting_suffixes(settings_measured(tables)).items()
-        ),
+        _averaged(frame_of(tables, "decode_runs"), (ENTROPY_MEASURE,)),
+        *(_at(named, _averaged(_spec_runs(tables, named[0]), measures_in("settings"))) for named in suffixes.items()),
     ]
     return _categories(tables).join(parts, how="left")
 
@@ -98,10 +96,14 @@ def _first_position(tokens: pd.DataFrame) -> pd.DataFrame:
     return _averaged(first.assign(first_position_z_score=first["z_score"]), ("first_position_z_score",))
 
 
-def _averaged(frame: pd.DataFrame, columns: tuple[str, ...], suffix: str = "") -> pd.DataFrame:
-    values = {column + suffix: numbers(frame[column]) for column in columns}
+def _averaged(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    values = {column: numbers(frame[column]) for column in columns}
     keys = pd.Index(frame["prompt_id"].astype(object), name="prompt_id")
     return pd.DataFrame(values, index=keys).groupby(level=0).mean()
+
+
+def _at(named: tuple[Setting, str], measures: pd.DataFrame) -> pd.DataFrame:
+    return measures.rename(columns={name: At(name, *named) for name in map(str, measures)})
 
 
 def _spec_runs(tables: Tables, setting: Setting) -> pd.DataFrame:

@@ -1,92 +1,234 @@
-"""The measures that the analysis relates, with the words and units that figures and tables show."""
+"""Every measure, declared once: what it is called, where it comes from, where it is asked about, how it is drawn.
+
+A measure is called by its name; where it depends on the setting, results are keyed by both (`At`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
 from specstudy.setting import Setting
 
-CONTEXT_MEASURES = (
-    "context_health_soft",
-    "context_health",
-    "context_health_window",
-    "structural_share",
-    "boundary_attention_entropy",
-    "sink_rate",
-    "prompt_nll_bits",
-    "n_tokens",
-)
-PRIMARY_CONTEXT_MEASURE = "context_health_soft"
-ENTROPY_MEASURE = "mean_entropy_bits"
-ACCEPTANCE_MEASURES = ("acceptance_rate", "alpha", "alpha_expected")
-PRIMARY_ACCEPTANCE_MEASURE = "alpha_expected"
-SPEED_MEASURES = (
-    "speedup",
-    "theoretical_speedup_flops",
-    "theoretical_speedup_time",
-    "theoretical_speedup_full",
-    "theoretical_speedup_acceptance_rate",
-)
-COST_MEASURES = ("tokens_per_round", "target_efficiency", "cost_ratio_flops", "cost_ratio_time", "tokens_per_s")
+Subject = Literal["context", "entropy", "acceptance", "rounds", "speed", "theory", "cost", "tokens", "sinks", "claims"]
+Place = Literal["settings", "differences", "gammas", "versions", "compare", "summary"]
 
-_LABELS = {
-    "context_health_soft": "soft context health (0 to 10)",
-    "context_health": "context health (0 to 10)",
-    "context_health_window": "window context health (0 to 10)",
-    "structural_share": "share of attention on structural tokens",
-    "boundary_attention_entropy": "attention entropy at the boundary (normalised)",
-    "sink_rate": "sink rate (share of heads)",
-    "prompt_nll_bits": "prompt surprise (bits per token)",
-    "first_position_z_score": "z-score of position 0",
-    "n_tokens": "prompt length (tokens)",
-    "boundary_z_score": "z-score of the boundary's template tokens by attention received",
-    "boundary_z_window": "z-score of the boundary's template tokens by window attention",
-    "boundary_z_generated": "z-score of the boundary's template tokens by attention from the answer",
-    "first_token_attention": "attention from the last prompt positions to the first token (mean over heads)",
-    "commitment_entropy_bits": "entropy where a word begins minus where it continues (bits)",
-    "draft_top_prob": "top probability of the draft",
-    "draft_top_margin": "top-2 margin of the draft",
-    "draft_entropy": "draft entropy",
-    "drafted_prob": "probability of the drafted token",
-    "entropy_bound": "entropy bound",
-    "bound_violated": "share of tokens under the entropy bound",
-    "speedup_over_theory_flops": "measured speedup over theory with alpha and c from FLOPs",
-    "speedup_over_theory_time": "measured speedup over theory with alpha and c from step times",
-    "speedup_over_theory_full": "measured speedup over theory with alpha and every measured cost",
-    "speedup_over_theory_acceptance_rate": "measured speedup over theory fed accepted / proposed",
-    "mean_sampling_entropy_bits": "mean entropy of the distribution sampled from (bits)",
-    "mean_expected_accept": "expected acceptance on the verifier's own text",
-    "mean_entropy_bits": "mean entropy of the answer (bits)",
-    "acceptance_rate": "acceptance rate (accepted / proposed)",
-    "alpha": "alpha (accepted / tested)",
-    "alpha_expected": "expected alpha (sum of min(p, q))",
-    "speedup": "measured speedup (verifier alone = 1)",
-    "theoretical_speedup_flops": "theory: alpha, cost from FLOPs",
-    "theoretical_speedup_time": "theory: alpha, cost from step times",
-    "theoretical_speedup_full": "theory: alpha, every measured cost",
-    "theoretical_speedup_acceptance_rate": "theory fed accepted / proposed (as in mayankpallai 2026)",
-    "tokens_per_round": "tokens per round",
-    "tokens_per_round_expected": "tokens per round, predicted from alpha",
-    "proposed_per_token": "drafted tokens per emitted token",
-    "untested_share": "share of drafted tokens never tested",
-    "breakeven_alpha_flops": "break-even alpha, c from FLOPs",
-    "breakeven_alpha_time": "break-even alpha, c from step times",
-    "breakeven_alpha_full": "break-even alpha, every measured cost",
-    "draft_time_share": "share of a round's time: draft",
-    "verify_time_share": "share of a round's time: verify",
-    "overhead_time_share": "share of a round's time: overhead",
-    "target_efficiency": "target efficiency",
-    "cost_ratio_flops": "c from FLOPs",
-    "cost_ratio_time": "c from step times",
-    "tokens_per_s": "tokens per second",
-    "entropy_bits": "verifier entropy (bits)",
-    "draft_entropy_bits": "draft entropy (bits)",
-    "verifier_entropy_bits": "verifier entropy (bits)",
-    "expected_accept": "expected acceptance of the token",
-    "accepted": "acceptance of tested tokens (1 or 0)",
-}
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that the study speaks of.
+
+    `label` holds its unit, range or definition in brackets; `short` heads a narrow column. `of` is what it tells of: no
+    clock has a part in what is of `acceptance` or `rounds`. `table` and `column` (the name itself if empty) are where
+    it stands; without a table the analysis makes it. `places` (words of `Place`): where it is asked about beyond what
+    all of its subject are: by setting, in differences of settings, by gamma, between versions of prompts, between
+    runs, in summaries and sweeps. `look`: colour and marker in every figure (`style.look`).
+    """
+
+    name: str
+    label: str
+    of: Subject
+    table: str = ""
+    places: str = ""
+    column: str = ""
+    short: str = ""
+    digits: int = 2
+    look: str = "blue o"
+
+
+# In reading order; each list of measures keeps it.
+_PREFILL, _ANSWERS, _TOKENS, _RUNS = "prefill_prompts", "decode_runs", "decode_tokens", "spec_runs"
+_MADE, _ALL, _BY_SETTING = "", "settings differences gammas compare summary", "settings gammas"
+_DECLARED = (
+    Measure("context_health_soft", "soft context health (0 to 10)", "context", _PREFILL, "versions compare"),
+    Measure("context_health", "context health (0 to 10)", "context", _PREFILL),
+    Measure("context_health_window", "window context health (0 to 10)", "context", _PREFILL),
+    Measure("structural_share", "share of attention on structural tokens", "context", _PREFILL, "versions"),
+    Measure(
+        "boundary_attention_entropy",
+        "attention entropy at the boundary (normalised)",
+        "context",
+        _PREFILL,
+        places="versions",
+    ),
+    Measure("sink_rate", "sink rate (share of heads)", "context", _PREFILL),
+    Measure("prompt_nll_bits", "prompt surprise (bits per token)", "context", _PREFILL, "versions"),
+    Measure("n_tokens", "prompt length (tokens)", "context", _PREFILL),
+    Measure(
+        "mean_entropy_bits",
+        "mean entropy of the answer (bits)",
+        "entropy",
+        _ANSWERS,
+        "versions compare summary",
+        short="entropy (bits)",
+    ),
+    Measure(
+        "mean_sampling_entropy_bits",
+        "mean entropy of the distribution sampled from (bits)",
+        "entropy",
+        _TOKENS,
+        "versions",
+        "sampling_entropy_bits",
+    ),
+    Measure(
+        "mean_expected_accept",
+        "expected acceptance on the verifier's own text",
+        "tokens",
+        _TOKENS,
+        "versions",
+        "expected_accept",
+    ),
+    Measure(
+        "acceptance_rate",
+        "acceptance rate (accepted / proposed)",
+        "acceptance",
+        _RUNS,
+        _ALL,
+        short="accepted / proposed",
+    ),
+    Measure("alpha", "alpha (accepted / tested)", "acceptance", _RUNS, f"{_ALL} versions", look="vermillion D"),
+    Measure(
+        "alpha_expected",
+        "expected alpha (sum of min(p, q))",
+        "acceptance",
+        _RUNS,
+        f"{_ALL} versions",
+        look="green s",
+    ),
+    Measure("tokens_per_round", "tokens per round", "rounds", _RUNS, f"{_BY_SETTING} differences versions compare"),
+    Measure(
+        "tokens_per_round_expected",
+        "tokens per round, predicted from alpha",
+        "rounds",
+        _MADE,
+        "gammas",
+        look="orange ^",
+    ),
+    Measure("proposed_per_token", "drafted tokens per emitted token", "rounds", _MADE, "differences"),
+    Measure("untested_share", "share of drafted tokens never tested", "rounds", _MADE, "differences"),
+    Measure("speedup", "measured speedup (verifier alone = 1)", "speed", _RUNS, _ALL, short="speedup"),
+    *(
+        Measure(f"theoretical_speedup_{name}", label, "theory", table, _BY_SETTING, look=look)
+        for name, label, table, look in (
+            ("flops", "theory: alpha, cost from FLOPs", _RUNS, "green s"),
+            ("time", "theory: alpha, cost from step times", _RUNS, "orange ^"),
+            ("full", "theory: alpha, every measured cost", _RUNS, "pink v"),
+            ("acceptance_rate", "theory fed accepted / proposed (as in mayankpallai 2026)", _MADE, "sky P"),
+        )
+    ),
+    Measure("cost_ratio_flops", "c from FLOPs", "cost", _RUNS, _BY_SETTING, digits=3),
+    Measure("cost_ratio_time", "c from step times", "cost", _RUNS, _BY_SETTING, digits=3),
+    Measure("target_efficiency", "target efficiency", "cost", _RUNS, _BY_SETTING),
+    Measure("tokens_per_s", "tokens per second", "speed", _RUNS, "settings compare", digits=1),
+    Measure("breakeven_alpha_flops", "break-even alpha, c from FLOPs", "cost", _MADE, "gammas", look="green s"),
+    Measure("breakeven_alpha_time", "break-even alpha, c from step times", "cost", _MADE, "gammas", look="orange ^"),
+    Measure("breakeven_alpha_full", "break-even alpha, every measured cost", "cost", _MADE, "gammas", look="pink v"),
+    Measure("draft_time_share", "share of a round's time: draft", "cost", _RUNS, "gammas"),
+    Measure("verify_time_share", "share of a round's time: verify", "cost", _RUNS, "gammas"),
+    Measure("overhead_time_share", "share of a round's time: overhead", "cost", _RUNS, "gammas"),
+    Measure(
+        "entropy_link",
+        "draft entropy and expected acceptance, Spearman within a prompt (median)",
+        "tokens",
+        short="entropy link",
+    ),
+    *(
+        Measure(name, label, "sinks")
+        for name, label in (
+            ("first_position_z_score", "z-score of position 0"),
+            ("attention_received", "attention per visible query"),
+            ("attention_window", "attention from the last prompt positions"),
+            ("attention_from_generated", "attention from the answer's tokens"),
+        )
+    ),
+    *(
+        Measure(name, label, "claims")
+        for name, label in (
+            ("boundary_z_score", "z-score of the boundary's template tokens by attention received"),
+            ("boundary_z_window", "z-score of the boundary's template tokens by window attention"),
+            ("boundary_z_generated", "z-score of the boundary's template tokens by attention from the answer"),
+            ("first_token_attention", "attention from the last prompt positions to the first token (mean over heads)"),
+            ("commitment_entropy_bits", "entropy where a word begins minus where it continues (bits)"),
+            ("bound_violated", "share of tokens under the entropy bound"),
+            ("speedup_over_theory_flops", "measured speedup over theory with alpha and c from FLOPs"),
+            ("speedup_over_theory_time", "measured speedup over theory with alpha and c from step times"),
+            ("speedup_over_theory_full", "measured speedup over theory with alpha and every measured cost"),
+            ("speedup_over_theory_acceptance_rate", "measured speedup over theory fed accepted / proposed"),
+        )
+    ),
+    *(
+        Measure(name, label, "tokens")
+        for name, label in (
+            ("draft_entropy", "draft entropy"),
+            ("draft_top_prob", "top probability of the draft"),
+            ("draft_top_margin", "top-2 margin of the draft"),
+            ("drafted_prob", "probability of the drafted token"),
+            ("entropy_bound", "entropy bound"),
+            ("entropy_bits", "verifier entropy (bits)"),
+            ("draft_entropy_bits", "draft entropy (bits)"),
+            ("verifier_entropy_bits", "verifier entropy (bits)"),
+            ("expected_accept", "expected acceptance of the token"),
+            ("accepted", "acceptance of tested tokens (1 or 0)"),
+            ("auroc", "AUROC"),
+            ("brier_score", "Brier score"),
+            ("calibration_error", "calibration error"),
+        )
+    ),
+)
+MEASURES = {measure.name: measure for measure in _DECLARED}
+
+
+def measures_of(subject: Subject) -> tuple[str, ...]:
+    """The names of the measures of a subject."""
+    return tuple(name for name, measure in MEASURES.items() if measure.of == subject)
+
+
+def measures_in(place: Place, table: str | None = None) -> tuple[str, ...]:
+    """The names of the measures that are asked about in a place, those of one table if it is given."""
+    asked = (m for m in _DECLARED if place in m.places.split())
+    return tuple(m.name for m in asked if table is None or m.table == table)
+
+
+CONTEXT_MEASURES, ACCEPTANCE_MEASURES = measures_of("context"), measures_of("acceptance")
+THEORIES = measures_of("theory")
+PRIMARY_CONTEXT_MEASURE, ENTROPY_MEASURE = "context_health_soft", "mean_entropy_bits"
+PRIMARY_ACCEPTANCE_MEASURE = "alpha_expected"
+
+
+@dataclass(frozen=True)
+class At:
+    """A measure at a setting, by which results are keyed. `suffix` names it in tables (`setting_suffixes`)."""
+
+    measure: str
+    setting: Setting
+    suffix: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        """As the tables call it: `alpha@gamma4`."""
+        return self.measure + self.suffix
+
+
+Key = str | At
+"""What a result is of: a measure, or one at a setting."""
+
+
+def label(key: Key) -> str:
+    """A measure's name as figures and tables show it, with its unit and setting; one that is not declared as it is."""
+    name = key.measure if isinstance(key, At) else key
+    words = MEASURES[name].label if name in MEASURES else name
+    return f"{words}, {_in_words(key.suffix)}" if isinstance(key, At) and key.suffix else words
+
+
+def phrase(key: Key) -> str:
+    """A measure's name in a sentence: its label without what stands in brackets."""
+    return re.sub(r" \(.*?\)+", "", label(key))
+
+
+def short(name: str) -> str:
+    """A measure's name at the head of a narrow column."""
+    return MEASURES[name].short or phrase(name)
 
 
 SETTING_KEYS = tuple(f.name for f in fields(Setting))
@@ -115,8 +257,11 @@ def _suffix(named: Mapping[str, str]) -> str:
 
 def setting_name(setting: Setting, suffixes: Mapping[Setting, str]) -> str:
     """A setting as figures and tables call it: the keys that vary, else its gamma."""
-    varying = suffixes[setting].removeprefix("@")
-    return varying.replace("gamma", "gamma ").replace(",", ", ") if varying else f"gamma {setting.gamma}"
+    return _in_words(suffixes[setting]) or f"gamma {setting.gamma}"
+
+
+def _in_words(suffix: str) -> str:
+    return suffix.removeprefix("@").replace("gamma", "gamma ").replace(",", ", ")
 
 
 def primary_setting(settings: list[Setting], wanted: Setting) -> Setting | None:
@@ -135,20 +280,3 @@ def primary_setting(settings: list[Setting], wanted: Setting) -> Setting | None:
 def of_other_gammas(settings: Iterable[Setting], setting: Setting) -> list[Setting]:
     """The settings that differ from this one in gamma alone, itself included, in order of gamma."""
     return sorted(other for other in settings if replace(other, gamma=setting.gamma) == setting)
-
-
-def base_measure(name: str) -> str:
-    """The measure's name without its setting: `alpha@gamma4` -> `alpha`."""
-    return name.partition("@")[0]
-
-
-def phrase(name: str) -> str:
-    """A measure's name in a sentence: its label without what stands in brackets."""
-    return re.sub(r" \(.*?\)+", "", label(name))
-
-
-def label(name: str) -> str:
-    """A measure's name as figures and tables show it, with its unit and setting."""
-    base, at, setting = name.partition("@")
-    words = _LABELS.get(base, base)
-    return f"{words}, {setting.replace('gamma', 'gamma ').replace(',', ', ')}" if at else words

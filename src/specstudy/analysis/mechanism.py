@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
 from specstudy.analysis import predictors
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
-from specstudy.analysis.correlations import holm
-from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, PRIMARY_CONTEXT_MEASURE
+from specstudy.analysis.correlations import Pair, holm
+from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_CONTEXT_MEASURE, Key
 from specstudy.analysis.mediation import mediation
 from specstudy.analysis.predictors import PREDICTORS, REFERENCE, Binned
 from specstudy.analysis.token_model import token_model
@@ -33,22 +33,22 @@ class Mechanism:
     scores: dict[tuple[str, str, str], Estimate]
     terms: dict[str, Estimate]
     paths: dict[str, Estimate]
-    reversals: list[tuple[Correlation, Correlation]]
+    reversals: list[tuple[Pair, Correlation, Correlation]]
 
 
 def mechanism(
     prompts: pd.DataFrame,
     tested: pd.DataFrame | None,
-    suffix: str,
-    correlations: Iterable[Correlation],
+    acceptance: Key,
+    correlations: Mapping[Pair, Correlation],
     settings: AnalysisSettings,
 ) -> Mechanism:
-    """Everything about the primary setting's tokens (None where nothing was drafted) and about the mediated path."""
+    """Everything about the primary setting's tokens (None where nothing was drafted) and about the mediated path to
+    `acceptance`."""
     none = Estimate(0, null_reason="no token was drafted and tested")
     binned = {p.name: "" if tested is None else predictors.binned(tested, p) for p in PREDICTORS}
     scores = dict.fromkeys(_score_keys(), none) if tested is None else dict(_scores(binned, settings))
     terms = {"draft_entropy_bits": none} if tested is None else token_model(tested, settings)
-    acceptance = PRIMARY_ACCEPTANCE_MEASURE + suffix
     paths = {"indirect": Estimate(0, null_reason="acceptance was not measured")}
     if acceptance in prompts:
         paths = mediation(prompts, PRIMARY_CONTEXT_MEASURE, ENTROPY_MEASURE, acceptance, settings)
@@ -65,13 +65,12 @@ def mechanism(
     )
 
 
-def reversals(correlations: Iterable[Correlation]) -> Iterator[tuple[Correlation, Correlation]]:
+def reversals(correlations: Mapping[Pair, Correlation]) -> Iterator[tuple[Pair, Correlation, Correlation]]:
     """Pairs whose pooled correlation and that within categories have opposite signs, both intervals without zero."""
-    by_key = {(r.subset, r.x, r.y, r.method): r for r in correlations if r.level == "prompt"}
-    for (subset, x, y, method), pooled in by_key.items():
-        within = by_key.get(("within_category", x, y, method))
-        if subset == "all" and within and _sign(pooled) * _sign(within) < 0:
-            yield pooled, within
+    for pair, pooled in correlations.items():
+        within = correlations.get(pair._replace(subset="within_category"))
+        if (pair.level, pair.subset) == ("prompt", "all") and within and _sign(pooled) * _sign(within) < 0:
+            yield pair, pooled, within
 
 
 def _sign(record: Correlation) -> int:
@@ -113,10 +112,7 @@ def _score_row(key: tuple[str, str, str], e: Estimate, n_prompts: int) -> Predic
         minus=minus,
         n_tokens=e.n,
         n_prompts=n_prompts,
-        estimate=e.value,
-        ci_low=e.low,
-        ci_high=e.high,
-        null_reason=e.null_reason,
+        **e.row(),
     )
 
 
@@ -130,9 +126,7 @@ def _calibration_rows(binned: dict[str, Binned | str], settings: AnalysisSetting
                 bin=number,
                 n_tokens=e.n,
                 predicted=predicted,
-                accepted=e.value,
-                ci_low=e.low,
-                ci_high=e.high,
+                **e.columns("accepted"),
                 null_reason=e.null_reason,
             )
 
@@ -145,12 +139,9 @@ def _term_rows(terms: dict[str, Estimate], n_prompts: int) -> list[TokenModelTer
             term=name,
             n_tokens=e.n,
             n_prompts=n_prompts,
-            estimate=e.value,
-            ci_low=e.low,
-            ci_high=e.high,
+            **e.row(),
             p_value=e.p_value,
             p_adjusted=adjusted.get(name),
-            null_reason=e.null_reason,
         )
         for name, e in terms.items()
     ]
@@ -160,9 +151,6 @@ def _path_row(path: str, e: Estimate) -> MediationPath:
     return MediationPath(
         path=path,
         n=e.n,
-        estimate=e.value,
-        ci_low=e.low,
-        ci_high=e.high,
-        p_value=e.uncertainty.p_value(0.0) if e.uncertainty else None,
-        null_reason=e.null_reason,
+        **e.row(),
+        p_value=e.against(0.0).p_value,
     )

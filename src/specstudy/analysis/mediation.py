@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
-from specstudy.analysis.correlation import resampled_correlation, taken_by, why_undefined
+from specstudy.analysis.correlation import design_of, resampled_correlation, taken_by, why_undefined
 from specstudy.analysis.correlations import prompt_subsets
+from specstudy.analysis.measures import Key
 
 CAUTION = (
     "Mediation is not causation: the paths are what correlations would look like if the chain held, and another cause "
@@ -21,22 +22,22 @@ CAUTION = (
 PATHS = ("context_to_entropy", "entropy_to_acceptance_given_context", "indirect", "direct", "total")
 
 
-def mediation(prompts: pd.DataFrame, x: str, mediator: str, y: str, settings: AnalysisSettings) -> dict[str, Estimate]:
+def mediation(prompts: pd.DataFrame, x: str, mediator: str, y: Key, settings: AnalysisSettings) -> dict[str, Estimate]:
     """Estimates of the paths named in PATHS over a prompt frame; each with its reason where none is defined."""
     rows, covariates = prompt_subsets(prompts)["given_confounders"]
     values = rows[[x, mediator, y]].to_numpy(dtype=np.float64)
     assert covariates is not None
     kept = np.isfinite(values).all(axis=1) & np.isfinite(covariates).all(axis=1)
-    columns, design = values[kept].T, np.column_stack([np.ones(kept.sum()), covariates[kept]])
+    columns, design = values[kept].T, design_of(covariates[kept], "spearman")
     for first, second in ((0, 1), (1, 2)):
-        reason = why_undefined(columns[first], columns[second], len(design), design)
+        reason = why_undefined(columns[first], columns[second], len(design), "spearman", design)
         if reason:
             return dict.fromkeys(PATHS, Estimate(len(design), null_reason=reason))
     one_each: Codes = np.arange(len(design), dtype=np.intp)
     pairs = [resampled_correlation(columns[i], columns[j], one_each, "spearman", design, settings) for i, j in _PAIRS]
     defined = [pair for pair in pairs if pair is not None]
     if len(defined) < len(pairs):
-        return dict.fromkeys(PATHS, estimate(len(design), None, settings.confidence, None))
+        return dict.fromkeys(PATHS, estimate(len(design), None, settings.confidence))
     point, samples, jackknife = (
         _paths(*(getattr(pair, part) for pair in defined)) for part in ("value", "samples", "jackknife")
     )
@@ -44,7 +45,7 @@ def mediation(prompts: pd.DataFrame, x: str, mediator: str, y: str, settings: An
         path: resampled(float(point[path]), samples[path], jackknife[path], inflation=taken_by(design))
         for path in PATHS
     }
-    return {path: estimate(len(design), known, settings.confidence, None) for path, known in found.items()}
+    return {path: estimate(len(design), known, settings.confidence) for path, known in found.items()}
 
 
 _PAIRS = ((0, 1), (0, 2), (1, 2))

@@ -140,7 +140,7 @@ def auroc(data: Binned, settings: AnalysisSettings) -> Estimate:
         return _auroc(sums[:, :n_bins], sums[:, n_bins:])
 
     sampled = resampled_totals(np.hstack([data.accepted, data.rejected]), area, settings)
-    return estimate(data.n_tokens, sampled, settings.confidence, None)
+    return estimate(data.n_tokens, sampled, settings.confidence)
 
 
 def _auroc(accepted: Floats, rejected: Floats) -> Floats:
@@ -168,7 +168,7 @@ def calibration_error(data: Binned, settings: AnalysisSettings) -> Estimate:
         return distances
 
     sampled = resampled_totals(np.column_stack([gaps, _sizes(data)]), error, settings)
-    return estimate(data.n_tokens, sampled, settings.confidence, None)
+    return estimate(data.n_tokens, sampled, settings.confidence)
 
 
 def calibration(data: Binned, settings: AnalysisSettings) -> Iterator[tuple[float, Estimate]]:
@@ -211,4 +211,4 @@ def difference(first: Binned, second: Binned, metric: str, settings: AnalysisSet
         first_known.samples - second_known.samples,
         first_known.jackknife - second_known.jackknife,
     )
-    return estimate(a.n, shift, settings.confidence, None)
+    return estimate(a.n, shift, settings.confidence)

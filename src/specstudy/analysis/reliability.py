@@ -17,7 +17,7 @@ from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
 from specstudy.analysis.means import estimate_frame
-from specstudy.analysis.measures import CONTEXT_MEASURES
+from specstudy.analysis.measures import CONTEXT_MEASURES, At, Key
 from specstudy.setting import Setting
 
 
@@ -34,11 +34,12 @@ def reliabilities(
         entropy = decoded.sort_values(["prompt_id", "repetition", "step"])
         yield {"measure": "mean_entropy_bits"}, split_half(_halves(entropy, "entropy_bits"), settings)
         for setting, tokens in tested.items():
+            named = setting, suffixes[setting]
             tokens = tokens.sort_values(["prompt_id", "repetition", "round", "index"])
             for measure, column in (("alpha", "accepted"), ("alpha_expected", "expected_accept")):
-                yield {"measure": measure + suffixes[setting]}, split_half(_halves(tokens, column), settings)
+                yield {"measure": At(measure, *named)}, split_half(_halves(tokens, column), settings)
             rounds = of_setting(frame_of(tables, "spec_rounds"), setting)
-            yield {"measure": "acceptance_rate" + suffixes[setting]}, split_half(_round_halves(rounds), settings)
+            yield {"measure": At("acceptance_rate", *named)}, split_half(_round_halves(rounds), settings)
 
     return estimate_frame(rows(), ("measure",))
 
@@ -74,12 +75,12 @@ def spearman_brown(half: float) -> float:
     return 2 * half / (1 + half) if half > 0 else 0.0
 
 
-def ceiling(reliability: pd.DataFrame, x: str, y: str) -> float | None:
+def ceiling(reliability: pd.DataFrame, x: Key, y: Key) -> float | None:
     """The strongest correlation that the noise in x and y leaves room for; None if a reliability is not known.
 
     Context measures are computed, not sampled: the same prompt gives the same value, so theirs is 1.
     """
-    known: dict[str, float] = dict.fromkeys(CONTEXT_MEASURES, 1.0)
+    known: dict[Key, float] = dict.fromkeys(CONTEXT_MEASURES, 1.0)
     known.update(zip(reliability["measure"], reliability["value"], strict=True))
     product = known.get(x, np.nan) * known.get(y, np.nan)
     return None if np.isnan(product) else float(np.sqrt(product))

@@ -17,30 +17,11 @@ import pandas as pd
 from specstudy import formulas
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting, series_theory
-from specstudy.analysis.means import estimate_frame, mean, row_mean
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, SETTING_KEYS
+from specstudy.analysis.means import estimate_frame, mean, nested_mean, numbered
+from specstudy.analysis.measures import SETTING_KEYS, THEORIES, measures_in
 from specstudy.records import SettingDifference, SettingMeasure
 from specstudy.setting import Setting
 
-THEORIES = (
-    "theoretical_speedup_flops",
-    "theoretical_speedup_time",
-    "theoretical_speedup_full",
-    "theoretical_speedup_acceptance_rate",
-)
-DIFFERENCE_MEASURES = (*ACCEPTANCE_MEASURES, "tokens_per_round", "proposed_per_token", "untested_share", "speedup")
-_STORED = (
-    *ACCEPTANCE_MEASURES,
-    "tokens_per_round",
-    "speedup",
-    *THEORIES[:3],
-    "cost_ratio_flops",
-    "cost_ratio_time",
-    "target_efficiency",
-    "draft_time_share",
-    "verify_time_share",
-    "overhead_time_share",
-)
 # Two settings are compared if all that they differ in lies in one of these.
 _COMPARED_KEYS = ({"gamma", "stop", "stop_threshold"}, {"proposer"}, {"temperature", "top_p"})
 
@@ -87,7 +68,8 @@ def comparable_pairs(settings: list[Setting]) -> list[tuple[Setting, Setting]]:
 def setting_values(tables: Tables, setting: Setting) -> pd.DataFrame:
     """One row a prompt: every measure at one setting, repetitions averaged first, NaN where it is not defined."""
     runs = of_setting(frame_of(tables, "spec_runs"), setting)
-    columns: dict[str, Floats] = {name: numbers(runs[name]) for name in _STORED}
+    stored = dict.fromkeys(measures_in("gammas", "spec_runs") + measures_in("differences", "spec_runs"))
+    columns: dict[str, Floats] = {name: numbers(runs[name]) for name in stored}
     columns["theoretical_speedup_acceptance_rate"] = series_theory(runs, setting.gamma)
     applies = np.isfinite(columns["theoretical_speedup_flops"])
     columns["tokens_per_round_expected"] = _elementwise(
@@ -133,20 +115,14 @@ def _differences(
 ) -> Iterator[SettingDifference]:
     ours, theirs = values[setting].align(values[reference], join="inner", axis=0)
     subtracted: dict[str, Any] = {f"reference_{key}": value for key, value in asdict(reference).items()}
-    for name in DIFFERENCE_MEASURES:
+    for name in measures_in("differences"):
         estimate = mean((ours[name] - theirs[name]).to_numpy(), settings)
         yield SettingDifference(**asdict(setting), **subtracted, measure=name, **_told(estimate))
 
 
 def _told(estimate: Estimate) -> dict[str, Any]:
     reason = estimate.null_reason if estimate.n else "not defined at this setting"
-    return {
-        "n": estimate.n,
-        "estimate": estimate.value,
-        "ci_low": estimate.low,
-        "ci_high": estimate.high,
-        "null_reason": reason,
-    }
+    return {"n": estimate.n, **estimate.columns(), "null_reason": reason}
 
 
 def _theory_errors(values: list[pd.DataFrame], settings: AnalysisSettings) -> pd.DataFrame:
@@ -154,7 +130,10 @@ def _theory_errors(values: list[pd.DataFrame], settings: AnalysisSettings) -> pd
     prompts = together.index.to_series()
     return estimate_frame(
         (
-            ({"measure": name}, row_mean(together[f"{name}_error"].to_numpy(dtype=np.float64), prompts, settings))
+            (
+                {"measure": name},
+                nested_mean(together[f"{name}_error"].to_numpy(dtype=np.float64), *numbered(prompts), settings),
+            )
             for name in THEORIES
         ),
         ("measure",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -12,24 +11,22 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.claim_measures import with_bound, with_claim_measures
 from specstudy.analysis.claim_tests import Evidence
 from specstudy.analysis.claims import answer_claims
-from specstudy.analysis.correlations import all_correlations
+from specstudy.analysis.correlations import Pair, all_correlations
 from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.entropy_bound import entropy_bounds
 from specstudy.analysis.interventions import Interventions, analyze_interventions
 from specstudy.analysis.join import Tables, decoded_tokens, prompt_frame, settings_measured, tested_tokens
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
-    ACCEPTANCE_MEASURES,
-    CONTEXT_MEASURES,
-    COST_MEASURES,
-    ENTROPY_MEASURE,
-    SPEED_MEASURES,
+    PRIMARY_ACCEPTANCE_MEASURE,
+    At,
+    Key,
     of_other_gammas,
     primary_setting,
     setting_suffixes,
 )
 from specstudy.analysis.mechanism import Mechanism, mechanism
-from specstudy.analysis.reliability import reliabilities
+from specstudy.analysis.reliability import ceiling, reliabilities
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.analysis.setting_comparison import SettingComparison, compare_settings
 from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
@@ -42,7 +39,8 @@ from specstudy.setting import Setting
 class AnalysisResult:
     """What the analysis found; frames hold NaN where a value is not defined, and say why in `null_reason`.
 
-    `correlations` and `claims` are the rows of the tables of the same names. `prompts`: one row a prompt.
+    `by_pair`: the rows of `correlations` by what they are of. `claims`: those of this table. `prompts`: a row a prompt,
+    its columns keyed by measure, or by measure and setting (`At`).
     `by_category`: mean of each measure by category and over all. `reliability`: split halves.
     `sinks`: where attention gathers, and context health in its light.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the settings of
@@ -52,7 +50,7 @@ class AnalysisResult:
 
     settings: AnalysisSettings
     declarations: list[Declaration]
-    correlations: list[Correlation]
+    by_pair: dict[Pair, Correlation]
     claims: list[Claim]
     mechanism: Mechanism
     prompts: pd.DataFrame
@@ -86,21 +84,32 @@ class AnalysisResult:
             if replace(setting, temperature=temperature, top_p=top_p) == self.primary
         )
 
-    @property
-    def primary_suffix(self) -> str:
-        """What the primary setting's measures carry after their names; empty with one setting."""
-        return self.suffixes[self.primary] if self.primary else ""
+    def at(self, measure: str, setting: Setting | None = None) -> Key:
+        """The key of a measure at a setting, the primary one if none is given; its name if nothing was drafted."""
+        of = setting or self.primary
+        return At(measure, of, self.suffixes[of]) if of else measure
 
-    def find(self, level: str, subset: str, x: str, y: str, method: str = "spearman") -> Correlation | None:
+    def key(self, measure: str) -> Key:
+        """What a measure of prompts is found by: its name, or the measure at the primary setting."""
+        return measure if measure in self.prompts else self.at(measure)
+
+    @property
+    def correlations(self) -> list[Correlation]:
+        """The rows of the table of this name."""
+        return [*self.by_pair.values()]
+
+    def find(self, level: str, subset: str, x: str, y: Key, method: str = "spearman") -> Correlation | None:
         """The correlation with these keys, or None."""
-        wanted = (level, subset, x, y, method)
-        return next((r for r in self.correlations if (r.level, r.subset, r.x, r.y, r.method) == wanted), None)
+        return self.by_pair.get(Pair(level, subset, x, y, method))
 
     def chain_correlation(self, declared: Declaration, subset: str) -> Correlation | None:
         """The correlation of a declared link of the chain on a subset, at the primary setting; None if not measured."""
         x, y, method = (declared.test[key] for key in ("x", "y", "method"))
-        found = (self.find("prompt", subset, x, name, method) for name in (y, y + self.primary_suffix))
-        return next((record for record in found if record), None)
+        return self.find("prompt", subset, x, self.key(y), method)
+
+    def ceiling(self, declared: Declaration) -> float | None:
+        """The strongest correlation that noise leaves room for in a declared link of the chain; None if not known."""
+        return ceiling(self.reliability, declared.test["x"], self.key(declared.test["y"]))
 
 
 def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
@@ -117,10 +126,11 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     tested = {setting: tested_tokens(tables, setting) for setting in related}
     correlations = all_correlations(prompts, decoded, tested, related, settings)
     declared = declarations()
-    suffix, drafted = (suffixes[primary], tested[primary]) if primary else ("", None)
-    explained = mechanism(prompts, drafted, suffix, correlations, settings)
+    drafted = tested[primary] if primary else None
+    accepted = At(PRIMARY_ACCEPTANCE_MEASURE, primary) if primary else PRIMARY_ACCEPTANCE_MEASURE
+    explained = mechanism(prompts, drafted, accepted, correlations, settings)
     evidence = Evidence(
-        with_claim_measures(prompts, tables, list(suffixes.values())),
+        with_claim_measures(prompts, tables, suffixes),
         with_bound(decoded),
         decoded[:0] if drafted is None else drafted,
         suffixes,
@@ -132,13 +142,13 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     return AnalysisResult(
         settings=settings,
         declarations=declared,
-        correlations=correlations,
+        by_pair=correlations,
         claims=answer_claims(declared, evidence),
         mechanism=explained,
         prompts=prompts,
         suffixes=suffixes,
         primary=primary,
-        by_category=means_by_category(prompts, _averaged_measures(suffixes.values()), settings),
+        by_category=means_by_category(prompts, prompts.columns.drop(["category", "first_position_z_score"]), settings),
         reliability=reliabilities(tables, decoded, tested, related, settings),
         by_round_index=acceptance.by_round_index(tested, related, settings),
         by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),
@@ -149,8 +159,3 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         interventions=interventions,
         routing=analyze_routing(tables, prompts, related, primary, settings),
     )
-
-
-def _averaged_measures(suffixes: Iterable[str]) -> list[str]:
-    per_setting = (*ACCEPTANCE_MEASURES, *SPEED_MEASURES, *COST_MEASURES)
-    return [*CONTEXT_MEASURES, ENTROPY_MEASURE, *(name + suffix for suffix in suffixes for name in per_setting)]

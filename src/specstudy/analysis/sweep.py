@@ -9,16 +9,17 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.correlations import median_within_prompt
 from specstudy.analysis.join import Tables, decoded_tokens, frame_of, prompt_frame, settings_measured
 from specstudy.analysis.means import mean
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, SETTING_KEYS, setting_suffixes
+from specstudy.analysis.measures import SETTING_KEYS, At, measures_in
 from specstudy.analysis.version_effects import unaltered_only
+from specstudy.analysis.within import median_within_prompt
+from specstudy.setting import Setting
 from specstudy.tables.differences import flatten
 
 ENTROPY_LINK = "entropy_link"
 DRAFT_COLUMNS = ("draft_n_layers", "draft_n_training_answers", "draft_n_training_tokens")
-SWEEP_MEASURES = (ENTROPY_MEASURE, *ACCEPTANCE_MEASURES, "speedup")
+SWEEP_MEASURES = measures_in("summary")
 _FOLLOWS = {"spec.temperature": "decode.temperature", "spec.top_p": "decode.top_p"}
 
 
@@ -96,27 +97,25 @@ def _rows(point: SweepPoint) -> list[_Row]:
     listed = _listed_keys(flat)
     tables = unaltered_only(point.tables)
     prompts = prompt_frame(tables)
-    suffixes = setting_suffixes(settings_measured(tables))
     about_run = {"run": point.run, "n_prompts": len(prompts), "n_errors": len(frame_of(point.tables, "errors"))}
     about_run |= {name: point.distillation.get(name.removeprefix("draft_")) for name in DRAFT_COLUMNS}
     about_run |= _entropy_link(tables, point.settings)
     rows = [
         _Row(
             values | {f"spec.{key}": getattr(setting, key) for key in listed},
-            about_run | _means(prompts, suffix, point.settings),
+            about_run | _means(prompts, setting, point.settings),
         )
-        for setting, suffix in suffixes.items()
+        for setting in settings_measured(tables)
     ]
-    return rows or [_Row(values, about_run | _means(prompts, "", point.settings))]
+    return rows or [_Row(values, about_run | _means(prompts, None, point.settings))]
 
 
-def _means(prompts: pd.DataFrame, suffix: str, settings: AnalysisSettings) -> dict[str, object]:
+def _means(prompts: pd.DataFrame, setting: Setting | None, settings: AnalysisSettings) -> dict[str, object]:
     means: dict[str, object] = {}
     for measure in SWEEP_MEASURES:
-        name = measure if measure == ENTROPY_MEASURE else measure + suffix
+        name = At(measure, setting) if setting and measure not in prompts else measure
         column = prompts[name].to_numpy(dtype=np.float64) if name in prompts else np.zeros(0)
-        estimate = mean(column, settings)
-        means |= {measure: estimate.value, f"{measure}_low": estimate.low, f"{measure}_high": estimate.high}
+        means |= mean(column, settings).columns(measure, f"{measure}_")
     return means
 
 
@@ -125,8 +124,7 @@ def _entropy_link(tables: Tables, settings: AnalysisSettings) -> dict[str, objec
     tokens = decoded_tokens(tables)
     codes = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
     x, y = (tokens[name].to_numpy(dtype=np.float64) for name in ("draft_entropy_bits", "expected_accept"))
-    link = median_within_prompt(x, y, codes, "spearman", settings)
-    return {ENTROPY_LINK: link.value, f"{ENTROPY_LINK}_low": link.low, f"{ENTROPY_LINK}_high": link.high}
+    return median_within_prompt(x, y, codes, "spearman", settings).columns(ENTROPY_LINK, f"{ENTROPY_LINK}_")
 
 
 def _listed_keys(flat: Mapping[str, object]) -> set[str]:

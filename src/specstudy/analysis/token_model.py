@@ -52,7 +52,7 @@ def token_model(tested: pd.DataFrame, settings: AnalysisSettings) -> dict[str, E
         return {TERM: Estimate(len(tokens), null_reason="the logistic regression has no finite solution")}
     known = [Asymptotic(float(v), *jackknife_error(m)) for v, m in zip(fit.params, moves.T, strict=True)]
     return {
-        term: estimate(len(tokens), uncertainty, settings.confidence, uncertainty.p_value(0.0))
+        term: estimate(len(tokens), uncertainty, settings.confidence).against(0.0)
         for term, uncertainty in zip(columns, known, strict=True)
     }
 

@@ -6,34 +6,21 @@ version is about; and the control with its own, so that what the control itself 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from statsmodels.stats.multitest import multipletests
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
+from specstudy.analysis.correlations import holm
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
 from specstudy.analysis.means import mean
+from specstudy.analysis.measures import MEASURES, measures_in
 from specstudy.records import VersionEffect
 from specstudy.setting import Setting
 
 PER_DOSE = 0
-MEASURES = (
-    "context_health_soft",
-    "structural_share",
-    "boundary_attention_entropy",
-    "prompt_nll_bits",
-    "mean_entropy_bits",
-    "mean_sampling_entropy_bits",
-    "mean_expected_accept",
-    "alpha",
-    "alpha_expected",
-    "tokens_per_round",
-)
-_PREFILL = MEASURES[:4]
-_SPECULATION = MEASURES[7:]
 
 
 def unaltered_only(tables: Tables) -> Tables:
@@ -49,7 +36,7 @@ def unaltered_only(tables: Tables) -> Tables:
 
 
 def version_frame(tables: Tables, primary: Setting | None) -> pd.DataFrame:
-    """A row a prompt version, indexed by prompt_id: `MEASURES`, float64, NaN where a version has none.
+    """A row a prompt version, indexed by prompt_id: the measures between versions, float64, NaN where one has none.
 
     Repetitions are averaged. `mean_expected_accept` is over the tokens of the verifier's own answer, nothing censored;
     the speculative measures are at the primary setting, but for the temperature, which a version may impose.
@@ -57,16 +44,9 @@ def version_frame(tables: Tables, primary: Setting | None) -> pd.DataFrame:
     speculation = frame_of(tables, "spec_runs")
     imposed = frame_of(tables, "prompt_versions").dropna(subset="temperature")["prompt_id"]
     speculation = _of_setting(speculation, primary, imposed) if primary else speculation[:0]
-    tokens = frame_of(tables, "decode_tokens").rename(
-        columns={"sampling_entropy_bits": "mean_sampling_entropy_bits", "expected_accept": "mean_expected_accept"}
-    )
-    parts = [
-        _means(frame_of(tables, "prefill_prompts"), _PREFILL),
-        _means(frame_of(tables, "decode_runs"), ("mean_entropy_bits",)),
-        _means(tokens, ("mean_sampling_entropy_bits", "mean_expected_accept")),
-        _means(speculation, _SPECULATION),
-    ]
-    return pd.concat(parts, axis=1)[list(MEASURES)]
+    measured = {name: frame_of(tables, name) for name in ("prefill_prompts", "decode_runs", "decode_tokens")}
+    parts = [_means(frame, name) for name, frame in (*measured.items(), ("spec_runs", speculation))]
+    return pd.concat(parts, axis=1)[[*measures_in("versions")]]
 
 
 def _of_setting(runs: pd.DataFrame, setting: Setting, imposed: pd.Series) -> pd.DataFrame:
@@ -76,8 +56,9 @@ def _of_setting(runs: pd.DataFrame, setting: Setting, imposed: pd.Series) -> pd.
     return of_setting(runs.assign(temperature=asked), setting)
 
 
-def _means(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    values = {column: numbers(frame[column]) for column in columns}
+def _means(frame: pd.DataFrame, table: str) -> pd.DataFrame:
+    names = measures_in("versions", table)
+    values = {name: numbers(frame[MEASURES[name].column or name]) for name in names}
     return pd.DataFrame(values, index=frame["prompt_id"].astype(object)).groupby(level=0).mean()
 
 
@@ -136,14 +117,10 @@ def _row(kind: str, dose: int, measure: str, own: Estimate, control: Estimate) -
         dose=dose,
         measure=measure,
         n=own.n,
-        difference=own.value,
-        ci_low=own.low,
-        ci_high=own.high,
+        **own.columns("difference"),
         p_value=own.p_value,
         p_adjusted=None,
-        control_difference=control.value,
-        control_ci_low=control.low,
-        control_ci_high=control.high,
+        **control.columns("control_difference", "control_ci_"),
         null_reason=own.null_reason,
     )
 
@@ -151,9 +128,5 @@ def _row(kind: str, dose: int, measure: str, own: Estimate, control: Estimate) -
 def _adjusted(rows: list[VersionEffect]) -> list[VersionEffect]:
     """The same rows with Holm-adjusted p-values; slopes restate the doses and are not counted twice."""
     with_doses = {row.kind for row in rows if row.dose != PER_DOSE}
-    tested = [row for row in rows if row.p_value is not None and (row.dose != PER_DOSE or row.kind not in with_doses)]
-    if not tested:
-        return rows
-    adjusted = multipletests([row.p_value for row in tested], method="holm")[1]
-    p_of = {id(row): float(p) for row, p in zip(tested, adjusted, strict=True)}
-    return [replace(row, p_adjusted=p_of.get(id(row))) for row in rows]
+    p_values = [row.p_value if row.dose != PER_DOSE or row.kind not in with_doses else None for row in rows]
+    return [replace(row, p_adjusted=p) for row, p in zip(rows, holm(p_values), strict=True)]

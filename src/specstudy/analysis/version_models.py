@@ -62,9 +62,7 @@ def _model(kinds: str, x: str, y: str, frame: pd.DataFrame, settings: AnalysisSe
         y=y,
         n=len(frame),
         n_prompts=int(frame["original_id"].nunique()),
-        slope=slope.value,
-        ci_low=slope.low,
-        ci_high=slope.high,
+        **slope.columns("slope"),
         p_value=slope.p_value,
         between_prompts_sd=between,
         residual_sd=residual,
@@ -78,8 +76,8 @@ def _slope(x: pd.Series, y: pd.Series, originals: pd.Series, settings: AnalysisS
     products = products[products["xx"] > 1e-12]
     if len(products) < 3:
         return Estimate(len(products), null_reason=f"{x.name} varies in {len(products)} prompts; 3 are needed")
-    found = resampled_totals(products[["xy", "xx"]].to_numpy(), quotient, settings)
-    return estimate(len(products), found, settings.confidence, found.p_value(0.0) if found else None)
+    found = resampled_totals(products[["xy", "xx"]].to_numpy(), lambda sums: quotient(*sums.T), settings)
+    return estimate(len(products), found, settings.confidence).against(0.0)
 
 
 def _deviations(x: pd.Series, y: pd.Series, originals: pd.Series) -> tuple[float | None, float | None]:

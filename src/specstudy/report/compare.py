@@ -11,17 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from specstudy.analysis.compare import Comparison, Side
+from specstudy.analysis.measures import short
 from specstudy.report.console import report_console, report_table
-from specstudy.report.style import NONE, interval, number, visible_token
-from specstudy.report.words import SHORT, VERDICTS, alarm
+from specstudy.report.style import NONE, interval, number, percent, visible_token
+from specstudy.report.words import VERDICTS, alarm
 from specstudy.tables import manifest
 from specstudy.tables.differences import override_text
 
-_SHORT = SHORT | {
-    "context_health_soft": "soft context health",
-    "tokens_per_round": "tokens per round",
-    "tokens_per_s": "tokens per second",
-}
 _HASH_LENGTH, _HASH_SHOWN = 64, 12
 
 
@@ -76,28 +72,29 @@ def _prompts_sentence(comparison: Comparison) -> str:
 
 
 def _print_measures(console: Console, comparison: Comparison) -> None:
-    percent = f"{comparison.settings.confidence:.0%}".replace("%", " %")
+    coverage = percent(comparison.settings.confidence)
     for setting, rows in comparison.measures.groupby("setting", sort=False):
         console.print()
-        console.print(_measure_table(str(setting) or "Prompts and answers of the verifier alone", rows, percent))
+        title = str(setting) or "Prompts and answers of the verifier alone"
+        console.print(_measure_table(title, rows, coverage))
     console.print(Text("b − a: mean difference over the n prompts that have both; bootstrap intervals by prompt."))
     for side, settings in comparison.unpaired.items():
         if settings:
             console.print(Text(f"Only in {side}, not compared: {'; '.join(settings)}."))
 
 
-def _measure_table(title: str, rows: pd.DataFrame, percent: str) -> Table:
+def _measure_table(title: str, rows: pd.DataFrame, coverage: str) -> Table:
     table = report_table(title)
     table.add_column("", width=20)
     for name in ("a", "b", "b − a"):
         table.add_column(name, justify="right", no_wrap=True, min_width=6)
-    table.add_column(f"{percent} interval", justify="right", no_wrap=True, min_width=16)
+    table.add_column(f"{coverage} interval", justify="right", no_wrap=True, min_width=16)
     table.add_column("n", justify="right", no_wrap=True)
     for _, row in rows.iterrows():
         digits = 1 if max(row["a"], row["b"]) >= 10 else 3
         values = (number(row[column], digits) for column in ("a", "b", "value"))
         bounds = interval(row["low"], row["high"], digits) or ("the same in all" if row["n"] >= 3 else "")
-        table.add_row(_SHORT[row["measure"]], *values, bounds, str(row["n"]))
+        table.add_row(short(row["measure"]), *values, bounds, str(row["n"]))
     return table
 
 

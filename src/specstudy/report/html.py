@@ -17,7 +17,7 @@ from specstudy.analysis.study import AnalysisResult
 from specstudy.report import style, words
 from specstudy.report.chapters import CHAPTERS
 from specstudy.report.figures import CAPTIONS
-from specstudy.report.prompt_view import ENTROPY_LEVELS
+from specstudy.report.prompt_view import DARKEST_BITS, ENTROPY_LEVELS
 from specstudy.report.svg import inline_svg
 from specstudy.tables.files import write_atomically
 
@@ -58,7 +58,7 @@ def _environment(figures_dir: Path) -> jinja2.Environment:
     )
     environment.filters |= {"number": style.number, "p": style.p_value, "label": label, "phrase": phrase}
     environment.filters |= {"readable": style.readable_token, "visible": style.visible_token, "themed": style.themed}
-    environment.globals |= {"interval": style.interval, "verdicts": words.VERDICTS}
+    environment.globals |= {"interval": style.interval, "verdict_words": words.verdict_words}
     environment.globals |= {"figure": lambda name: figure(name, figures_dir)}
     return environment
 
@@ -67,11 +67,11 @@ def _common(result: AnalysisResult) -> dict[str, Any]:
     """What every template is given."""
     return {
         "result": result,
-        "confidence": f"{result.settings.confidence * 100:g} %",
+        "confidence": style.percent(result.settings.confidence),
         "primary": setting_name(result.primary, result.suffixes) if result.primary else "",
-        "suffix": result.primary_suffix,
         "marks": style.category_marks(result.prompts["category"]),
         "levels": range(ENTROPY_LEVELS + 1),
+        "darkest_bits": DARKEST_BITS,
     }
 
 

@@ -8,7 +8,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from specstudy.report.prompt_view import ENTROPY_LEVELS, AnswerToken, PromptToken, PromptView, Round
+from specstudy.report.prompt_view import DARKEST_BITS, ENTROPY_LEVELS, AnswerToken, PromptToken, PromptView, Round
 from specstudy.report.style import number, readable_token, visible_token
 
 # From calm blue to hot red; tokens are also readable without colour, by the table of surest and least sure ones.
@@ -86,7 +86,7 @@ def _scale() -> Text:
     text = Text("0 ")
     for level in range(ENTROPY_LEVELS + 1):
         text.append("██", _SHADES[level])
-    return text.append(" 4.8 bits and more")
+    return text.append(f" {DARKEST_BITS:g} bits and more")
 
 
 def _answer_text(tokens: tuple[AnswerToken, ...]) -> Text:

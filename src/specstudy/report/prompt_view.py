@@ -16,6 +16,8 @@ from specstudy.setting import Setting
 
 ENTROPY_LEVELS = 8
 _BITS_A_LEVEL = 0.6
+DARKEST_BITS = ENTROPY_LEVELS * _BITS_A_LEVEL
+"""The darkest shade stands for so much entropy and more."""
 _ROUND_COLUMNS = ("round", "token", "kind", "outcome", "draft_entropy_bits", "accept_prob")
 
 
@@ -52,7 +54,7 @@ class AnswerToken:
 
     @property
     def level(self) -> int:
-        """Entropy as one of the shades 0 to 8; the darkest stands for 4.8 bits and more."""
+        """Entropy as one of the shades 0 to `ENTROPY_LEVELS`."""
         return min(ENTROPY_LEVELS, int(self.entropy_bits / _BITS_A_LEVEL))
 
 

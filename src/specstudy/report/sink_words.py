@@ -7,16 +7,24 @@ from typing import Any
 
 from specstudy.analysis.measures import label
 from specstudy.analysis.sinks import heads, length, prediction, roles, thresholds, tokens
-from specstudy.analysis.sinks.positions import BOUNDARY, FIRST, Z_MEASURES
+from specstudy.analysis.sinks.positions import ATTENTION_OF, BOUNDARY, FIRST, Z_MEASURES
 from specstudy.analysis.sinks.study import SinkAnalysis
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import SinkRole
 from specstudy.report.style import interval, number, visible_token
 
-MEASURE_WORDS = {
-    "z_score": "attention per visible query",
-    "z_window": "attention from the last prompt positions",
-    "z_generated": "attention from the answer's tokens",
+MEASURE_WORDS = {z_score: label(attention) for z_score, attention in ATTENTION_OF.items()}
+PREDICTOR_WORDS = {
+    prediction.RECEIVED: label(prediction.RECEIVED),
+    prediction.WINDOW: label(prediction.WINDOW),
+    prediction.WINDOW_GAIN: "difference of the two",
+    prediction.POSITION: "position alone",
+}
+POSITION_WORDS = {
+    "content": "content",
+    "content_before_window": "content before the window",
+    "all": "all positions",
+    "all_before_window": "all positions before the window",
 }
 
 

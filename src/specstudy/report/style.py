@@ -14,6 +14,7 @@ import matplotlib
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
+from specstudy.analysis.measures import MEASURES
 from specstudy.tables.files import atomic_file
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#656d76", "#d8dee4", "#ffffff"
@@ -24,6 +25,15 @@ PINK, SKY, BROWN, GREY = "#cc79a7", "#56b4e9", "#8c6d31", "#8c959f"
 # On the page these are named after what they are, so that they can follow its light or dark mode: the blue is too dark
 # to be read on black.
 THEMED = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper", BLUE: "blue"}
+_COLORS = {"blue": BLUE, "orange": ORANGE, "green": GREEN, "vermillion": VERMILLION, "pink": PINK, "sky": SKY}
+SERIES = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (ORANGE, "^"), (PINK, "v"), (SKY, "P"))
+"""Colours and markers of things that are told apart by their order alone."""
+
+
+def look(measure: str) -> tuple[str, str]:
+    """Colour and marker of a measure, the same in every figure."""
+    color, marker = MEASURES[measure].look.split()
+    return _COLORS[color], marker
 
 
 @dataclass(frozen=True)
@@ -157,9 +167,14 @@ def interval(low: float | None, high: float | None, digits: int = 2) -> str:
     return "" if low is None or high is None or low != low else f"[{number(low, digits)}, {number(high, digits)}]"
 
 
+def percent(confidence: float) -> str:
+    """The coverage of an interval for people, with as many digits as it has."""
+    return f"{confidence * 100:g} %"
+
+
 def bars_note(confidence: float) -> str:
     """What the bars of a figure are."""
-    return f"bars: {confidence * 100:g} % intervals over prompts"
+    return f"bars: {percent(confidence)} intervals over prompts"
 
 
 def p_value(value: float | None) -> str:

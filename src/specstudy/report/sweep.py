@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,18 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from rich.text import Text
 
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, label
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, label, short
 from specstudy.analysis.sweep import ENTROPY_LINK, Sweep
 from specstudy.report.console import report_console, report_table
 from specstudy.report.style import (
-    BLUE,
-    GREEN,
     INK,
-    ORANGE,
-    PINK,
-    VERMILLION,
+    SERIES,
     figure_style,
     interval,
+    look,
     new_figure,
     number,
     save,
@@ -30,18 +26,8 @@ from specstudy.report.style import (
 )
 
 # What 80 columns hold; the table on disk has every measure.
-_SHOWN = {
-    "mean_entropy_bits": "entropy\n(bits)",
-    "acceptance_rate": "accepted /\nproposed",
-    "alpha_expected": "expected\nalpha",
-    "speedup": "speedup",
-}
-_SHOWN_OF_DRAFTS = {
-    "alpha_expected": "expected\nalpha",
-    "speedup": "speedup",
-    ENTROPY_LINK: "entropy\nlink",
-}
-_LOOKS = {"acceptance_rate": (BLUE, "o"), "alpha": (VERMILLION, "D"), "alpha_expected": (GREEN, "s")}
+_SHOWN = ("mean_entropy_bits", "acceptance_rate", "alpha_expected", "speedup")
+_SHOWN_OF_DRAFTS = ("alpha_expected", "speedup", ENTROPY_LINK)
 
 
 def print_sweep(sweep: Sweep, files: list[Path]) -> None:
@@ -53,8 +39,8 @@ def print_sweep(sweep: Sweep, files: list[Path]) -> None:
         table.add_column(f"layers,\n{sweep.draft_amount.rpartition('_')[2]}", justify="right", no_wrap=True)
     table.add_column("n", justify="right", min_width=2)
     shown = _SHOWN_OF_DRAFTS if sweep.draft_amount else _SHOWN
-    for words in shown.values():
-        table.add_column(words, justify="right", no_wrap=True)
+    for measure in shown:
+        table.add_column(wrapped(short(measure), 10), justify="right", no_wrap=True)
     for _, row in sweep.rows.iterrows():
         failed = f"\n({row['n_errors']})" if row["n_errors"] else ""
         keys = [_key_cell(row[key]) for key in sweep.keys]
@@ -95,13 +81,13 @@ def draw_sweep(sweep: Sweep, directory: Path) -> list[Path]:
 def _figure(rows: pd.DataFrame, key: str) -> Figure:
     figure = new_figure(10, 3.6)
     entropy, acceptance, speedup = figure.subplots(1, 3)
-    _line(entropy, rows, key, ENTROPY_MEASURE, BLUE, "o")
+    _line(entropy, rows, key, ENTROPY_MEASURE)
     entropy.set_ylabel(label(ENTROPY_MEASURE))
     step = (rows[key].max() - rows[key].min()) / 100
     for place, measure in enumerate(ACCEPTANCE_MEASURES):
-        _line(acceptance, rows, key, measure, *_LOOKS[measure], shift=(place - 1) * step)
+        _line(acceptance, rows, key, measure, shift=(place - 1) * step)
     acceptance.set(ylabel="acceptance", ylim=(0, 1))
-    _line(speedup, rows, key, "speedup", BLUE, "o")
+    _line(speedup, rows, key, "speedup")
     speedup.axhline(1, color=INK, linewidth=0.9, linestyle="--")
     speedup.set_ylabel(wrapped(label("speedup"), 40))
     for axes in (entropy, acceptance, speedup):
@@ -114,31 +100,25 @@ def _figure(rows: pd.DataFrame, key: str) -> Figure:
     return figure
 
 
-_DRAFT_PANELS = {
-    "alpha_expected": "expected alpha",
-    "speedup": "speedup (verifier alone = 1)",
-    ENTROPY_LINK: "draft entropy and expected acceptance,\nSpearman within a prompt (median)",
-}
 _AMOUNTS = {"draft_n_training_tokens": "tokens distilled on", "draft_n_training_answers": "answers distilled on"}
 _APART = 1.05
 """Factor between drafts of other depths at the same amount, so that none hides another."""
-_LAYER_LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (ORANGE, "^"), (PINK, "v"))
 
 
 def _draft_figure(rows: pd.DataFrame, amount: str) -> Figure:
     """A line a number of layers."""
     figure = new_figure(10, 3.7)
-    panels = figure.subplots(1, len(_DRAFT_PANELS))
+    panels = figure.subplots(1, len(_SHOWN_OF_DRAFTS))
     layers = sorted(rows["draft_n_layers"].unique())
-    for axes, (measure, words) in zip(panels, _DRAFT_PANELS.items(), strict=True):
+    for axes, measure in zip(panels, _SHOWN_OF_DRAFTS, strict=True):
         for place, n_layers in enumerate(layers):
             own = rows[rows["draft_n_layers"] == n_layers]
-            color, marker = _LAYER_LOOKS[place % len(_LAYER_LOOKS)]
+            color, marker = SERIES[place % len(SERIES)]
             named = f"{n_layers:g} layer" + ("" if n_layers == 1 else "s")
             at = own[amount] * _APART**place
             axes.plot(at, own[measure], color=color, marker=marker, markersize=5, linewidth=1.4, label=named)
             axes.vlines(at, own[f"{measure}_low"], own[f"{measure}_high"], color=color, linewidth=1.6)
-        axes.set(xscale="log", xlabel=_AMOUNTS[amount], ylabel=words)
+        axes.set(xscale="log", xlabel=_AMOUNTS[amount], ylabel=wrapped(label(measure), 40))
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(EngFormatter())
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -150,8 +130,8 @@ def _draft_figure(rows: pd.DataFrame, amount: str) -> Figure:
     return figure
 
 
-def _line(axes: Axes, rows: pd.DataFrame, key: str, measure: str, color: str, marker: str, shift: float = 0.0) -> None:
+def _line(axes: Axes, rows: pd.DataFrame, key: str, measure: str, shift: float = 0.0) -> None:
+    color, marker = look(measure)
     x = rows[key] + shift
-    look: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, "linewidth": 1.4}
-    axes.plot(x, rows[measure], label=label(measure), **look)
+    axes.plot(x, rows[measure], label=label(measure), color=color, marker=marker, markersize=5, linewidth=1.4)
     axes.vlines(x, rows[f"{measure}_low"], rows[f"{measure}_high"], color=color, linewidth=1.6)

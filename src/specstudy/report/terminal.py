@@ -14,7 +14,6 @@ from rich.text import Text
 
 from specstudy.analysis.join import Tables, settings_measured
 from specstudy.analysis.measures import primary_setting, setting_name, setting_suffixes
-from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim
 from specstudy.report import words
@@ -84,14 +83,14 @@ def _links(result: AnalysisResult) -> Table:
     """The links of the chain: verdict, the correlation that it rests on, that with nothing held constant, ceiling."""
     table = report_table("The chain (Spearman over prompts)")
     table.add_column("link", max_width=14)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("verdict", max_width=12)
     for name in ("n", "category, length,\nsurprise constant", "nothing\nheld constant", "noise\nallows"):
         table.add_column(name, justify="right", no_wrap=True)
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if not declared.link:
             continue
         observed = result.chain_correlation(declared, "all")
-        limit = ceiling(result.reliability, observed.x, observed.y) if observed else None
+        limit = result.ceiling(declared)
         table.add_row(
             declared.link,
             _verdict(claim),
@@ -132,7 +131,7 @@ def _claims(result: AnalysisResult) -> Table:
 
 
 def _verdict(claim: Claim) -> Text:
-    return Text(words.VERDICTS[claim.verdict], style=_VERDICT_STYLES[claim.verdict])
+    return Text(words.verdict_words(claim), style=_VERDICT_STYLES[claim.verdict])
 
 
 def _files(run_dir: Path) -> Panel:

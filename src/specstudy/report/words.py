@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 
 from specstudy.analysis.join import Tables, frame_of
-from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, label, setting_name
+from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, Key, label, measures_in, setting_name, short
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.style import interval, number
+from specstudy.records import Claim
+from specstudy.report.style import interval, number, percent
 from specstudy.tables.manifest import failed_self_checks
 
 VERDICTS = {
@@ -19,24 +20,17 @@ VERDICTS = {
     "undecided": "not decided",
     "not_run": "not run",
 }
+SMALLER = "smaller than claimed"
 FAILURES_NAMED = 5
-SUMMARY_MEASURES = ("mean_entropy_bits", "acceptance_rate", "alpha", "alpha_expected", "speedup")
-SHORT = {
-    "mean_entropy_bits": "entropy (bits)",
-    "acceptance_rate": "accepted / proposed",
-    "alpha": "alpha",
-    "alpha_expected": "expected alpha",
-    "speedup": "speedup",
-}
 
 
-def summary_measures(result: AnalysisResult) -> dict[str, str]:
+def summary_measures(result: AnalysisResult) -> dict[str, Key]:
     """Measures of the summary by their short names, those of the primary setting, as far as they were measured."""
-    named = {SHORT[m]: m if m == ENTROPY_MEASURE else m + result.primary_suffix for m in SUMMARY_MEASURES}
-    return {words: m for words, m in named.items() if m in result.prompts and result.prompts[m].notna().any()}
+    named = {short(m): result.key(m) for m in measures_in("summary")}
+    return {words: key for words, key in named.items() if key in result.prompts and result.prompts[key].notna().any()}
 
 
-def mean_row(result: AnalysisResult, measure: str, category: str = "all") -> pd.Series | None:
+def mean_row(result: AnalysisResult, measure: Key, category: str = "all") -> pd.Series | None:
     """The row of `by_category` for a measure, or None."""
     frame = result.by_category
     rows = frame[(frame["measure"] == measure) & (frame["category"] == category)]
@@ -45,22 +39,32 @@ def mean_row(result: AnalysisResult, measure: str, category: str = "all") -> pd.
 
 def chain_sentence(result: AnalysisResult) -> str:
     """How many links of the chain hold."""
-    verdicts = [c.verdict for d, c in zip(result.declarations, result.claims, strict=True) if d.link]
-    return f"Of the chain's {len(verdicts)} links: {_counts(verdicts)}."
+    links = [c for d, c in zip(result.declarations, result.claims, strict=True) if d.link]
+    return f"Of the chain's {len(links)} links: {_counts(links)}."
 
 
 def claims_sentence(result: AnalysisResult) -> str:
     """How the claims came out."""
-    return f"Of {len(result.claims)} claims: {_counts([claim.verdict for claim in result.claims])}."
+    return f"Of {len(result.claims)} claims: {_counts(result.claims)}."
 
 
-def _counts(verdicts: list[str]) -> str:
-    return ", ".join(f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS.items() if verdict in verdicts)
+def _counts(claims: list[Claim]) -> str:
+    told = [verdict_words(claim) for claim in sorted(claims, key=lambda claim: [*VERDICTS].index(claim.verdict))]
+    return ", ".join(f"{told.count(words)} {words}" for words in dict.fromkeys(told))
+
+
+def verdict_words(claim: Claim) -> str:
+    """A verdict for people. What is contradicted by an effect all of whose interval lies within the margin is not
+    turned round but smaller than claimed."""
+    ends = claim.ci_low, claim.ci_high
+    within = all(end is not None and abs(end - claim.reference) < claim.margin for end in ends)
+    is_smaller = claim.verdict == "contradicted" and claim.direction != "equivalent" and within
+    return SMALLER if is_smaller else VERDICTS[claim.verdict]
 
 
 def speed_sentence(result: AnalysisResult) -> str:
     """The primary setting's speedup, said plainly: above 1, below 1, or not told apart from it."""
-    row = mean_row(result, "speedup" + result.primary_suffix) if result.primary else None
+    row = mean_row(result, result.at("speedup")) if result.primary else None
     if row is None or result.primary is None:
         return "Speculative decoding was not measured."
     where = f"At {setting_name(result.primary, result.suffixes)}"
@@ -68,10 +72,9 @@ def speed_sentence(result: AnalysisResult) -> str:
     if not bounds:
         return f"{where} the mean speedup is {number(row['value'])} over {row['n']} prompts (no interval)."
     reading = "faster than" if row["low"] > 1 else "slower than" if row["high"] < 1 else "not clearly different from"
-    percent = f"{result.settings.confidence:.0%}".replace("%", " %")
     return (
         f"{where} speculative decoding is {reading} the verifier alone: mean speedup {number(row['value'])} "
-        f"({percent} interval {bounds}, {row['n']} prompts)."
+        f"({percent(result.settings.confidence)} interval {bounds}, {row['n']} prompts)."
     )
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 from sink_tables import by, prompt_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
@@ -17,41 +14,9 @@ from specstudy.analysis.sinks.prediction import (
     WINDOW_GAIN,
     prediction_frame,
     predictions,
-    rank_correlations,
 )
 
 FAST = AnalysisSettings(bootstrap_samples=200)
-
-
-def partial_by_residuals(x: np.ndarray, y: np.ndarray, held: np.ndarray) -> float:
-    ranks = [stats.rankdata(v) for v in (x, y, held)]
-    left = [r - np.polyval(np.polyfit(ranks[2], r, 1), ranks[2]) for r in ranks[:2]]
-    return float(np.corrcoef(*left)[0, 1])
-
-
-class TestRankCorrelations:
-    @given(st.integers(0, 1000))
-    def test_is_scipys_and_the_partial_one_that_of_residuals(self, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        prompts = np.repeat([0, 1, 2], [12, 9, 30])
-        held = rng.integers(0, 8, 51).astype(float)
-        x, y = (held * rng.normal() + rng.integers(0, 6, 51) for _ in range(2))
-        plain, partial = rank_correlations(x, y, prompts, 3), rank_correlations(x, y, prompts, 3, held)
-        for prompt in range(3):
-            rows = prompts == prompt
-            assert plain[prompt] == pytest.approx(stats.spearmanr(x[rows], y[rows]).statistic)
-            assert partial[prompt] == pytest.approx(partial_by_residuals(x[rows], y[rows], held[rows]))
-
-    def test_not_defined(self) -> None:
-        prompts = np.repeat([0, 1, 2, 3], [7, 8, 8, 8])
-        x = np.arange(31.0)
-        y = np.where(prompts == 1, 5.0, x)
-        y[prompts == 3] = np.nan
-        np.testing.assert_array_equal(rank_correlations(x, y, prompts, 5), [np.nan, np.nan, 1.0, np.nan, np.nan])
-
-    def test_what_the_covariate_fixes_is_not_defined(self) -> None:
-        x, y = np.arange(10.0), np.random.default_rng(0).normal(size=10)
-        assert np.isnan(rank_correlations(x, y, np.zeros(10, dtype=np.intp), 1, held=-x)[0])
 
 
 def recency_tables(strength: float, n: int = 12) -> dict:

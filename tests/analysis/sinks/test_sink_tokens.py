@@ -89,7 +89,7 @@ class TestRecurrence:
         rows = sink_recurrence(position_frame(prompt_tables([[0.0] * 9] * 3)), FAST)
         row = by(rows, **THREE, quantity="sink_positions")
         assert (row.n, row.estimate, row.ci_low) == (27, 0.0, None)
-        assert row.null_reason == "the same in all 27 cases"
+        assert row.null_reason == "the same in every sample of prompts"
 
     def test_no_table_no_number(self) -> None:
         rows = sink_recurrence(position_frame({}), FAST)

@@ -13,8 +13,8 @@ from specstudy import formulas
 from specstudy import routing_formulas as routing
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
-from specstudy.analysis.means import mean
-from specstudy.analysis.routing.resample import over_prompts, quotient, summed_by_prompt
+from specstudy.analysis.means import mean, quotient
+from specstudy.analysis.routing.resample import over_prompts, summed_by_prompt
 from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_ids
 from specstudy.analysis.routing.windows import WindowFit, popularity, windows_of
 from specstudy.records import RoutingCost
@@ -83,9 +83,7 @@ def costs_of(
             n=len(set(prompts)),
             distinct_one=float((1.0 - off_one**batch).sum(-1).mean()),
             distinct_pass=float((1.0 - off_pass**batch).sum(-1).mean()),
-            by_bytes=found.value,
-            by_bytes_ci_low=found.low,
-            by_bytes_ci_high=found.high,
+            **found.columns("by_bytes", "by_bytes_ci_"),
             by_bytes_uniform=ratio(np.full(shape, uniform**batch), np.full(shape, uniform ** (batch * width))),
             by_bytes_independent=ratio(off_one**batch, off_one ** (batch * width)),
             by_bytes_pairwise=pairwise,
@@ -109,13 +107,10 @@ def _row(
         **values,  # type: ignore[arg-type]  # mypy takes one type of value for every field
         batch=batch,
         by_bytes=by_bytes,
-        estimate=clock.value,
-        ci_low=clock.low,
-        ci_high=clock.high,
         speedup=formulas.mean_or_none(speedup[np.isfinite(speedup)]) if timed else None,
         speedup_by_bytes=_predicted(runs, setting, np.full(len(runs), by_bytes)) if timed else None,
         speedup_by_clock=_predicted(runs, setting, numbers(runs["target_efficiency"])) if timed else None,
-        null_reason=clock.null_reason,
+        **clock.row(),
     )
 
 

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from specstudy import routing_formulas as formulas
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.correlation import correlate, why_constant
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
+from specstudy.analysis.correlation import correlate
 from specstudy.analysis.join import Tables, frame_of, numbers, rows_of
-from specstudy.analysis.means import mean
-from specstudy.analysis.routing.resample import over_prompts, quotient, summed_by_prompt
+from specstudy.analysis.means import mean, quotient
+from specstudy.analysis.routing.resample import over_prompts, summed_by_prompt
 from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_ids
+from specstudy.analysis.within import coefficients_within
 from specstudy.records import RoutingMeasure
-
-FEW_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,7 @@ def _row(measure: str, layer: int | None, found: Estimate) -> RoutingMeasure:
         measure=measure,
         layer=layer,
         n=found.n,
-        estimate=found.value,
-        ci_low=found.low,
-        ci_high=found.high,
-        null_reason=found.null_reason,
+        **found.row(),
     )
 
 
@@ -149,20 +144,18 @@ def entropy_measures(
     entropy = dict(zip(keys, numbers(decoded["entropy_bits"]), strict=True))
     ids = prompt_ids(tables)
     health = prompts.reindex(ids)["context_health_soft"].to_numpy(dtype=np.float64)
+    of_prompt = np.array([s.prompt for s in sequences], dtype=np.intp)
+    answers: Codes = np.repeat(np.arange(len(sequences), dtype=np.intp), [len(s.steps) for s in sequences])
+    bits = [entropy.get((ids[s.prompt], s.repetition, step), np.nan) for s in sequences for step in s.steps.tolist()]
     for trait in ("gate_entropy_bits", "overlap"):
-        within: list[list[float]] = [[] for _ in ids]
-        means: list[list[float]] = [[] for _ in ids]
-        for s in sequences:
-            values = getattr(traits_of(s), trait)
-            bits = np.array([entropy.get((ids[s.prompt], s.repetition, step), np.nan) for step in s.steps.tolist()])
-            kept = np.isfinite(values) & np.isfinite(bits)
-            if kept.sum() >= FEW_TOKENS and not (why_constant(values[kept]) or why_constant(bits[kept])):
-                within[s.prompt].append(float(stats.spearmanr(values[kept], bits[kept]).statistic))
-            means[s.prompt].append(float(np.nanmean(values)) if np.isfinite(values).any() else np.nan)
-        yield _row(f"{trait}_with_token_entropy", None, mean(_means(within), settings))
-        found = correlate(_means(means), health, np.arange(len(ids)), "spearman", settings)
+        values = np.concatenate([getattr(traits_of(s), trait) for s in sequences])
+        within = coefficients_within(values, np.array(bits), answers, len(sequences), "spearman")
+        yield _row(f"{trait}_with_token_entropy", None, mean(_by_prompt(within, of_prompt, len(ids)), settings))
+        means = numbers(pd.Series(values).groupby(answers).mean())
+        found = correlate(_by_prompt(means, of_prompt, len(ids)), health, np.arange(len(ids)), "spearman", settings)
         yield _row(f"{trait}_with_context_health", None, found)
 
 
-def _means(lists: list[list[float]]) -> Floats:
-    return np.array([np.mean(values) if values else np.nan for values in lists], dtype=np.float64)
+def _by_prompt(of_answers: Floats, prompts: Codes, n_prompts: int) -> Floats:
+    """Mean over each prompt's answers that have a value: (answers,) -> (prompts,), NaN where none has."""
+    return numbers(pd.Series(of_answers).groupby(prompts).mean().reindex(range(n_prompts)))

@@ -20,18 +20,9 @@ def over_prompts(sums: Floats, function: Callable[[Floats], Floats], settings: A
         return Estimate(n, null_reason="not defined for these prompts")
     if n < 3:
         return Estimate(n, value, null_reason=f"{n} prompts; an interval needs 3")
-    without = function(sums.sum(0) - sums)
-    if not np.isfinite(without).all():
+    if not np.isfinite(function(sums.sum(0) - sums)).all():
         return Estimate(n, value, null_reason="not defined without some one prompt")
-    if np.ptp(without) <= 1e-12 * max(1.0, abs(value)):
-        return Estimate(n, value, null_reason=f"all {n} prompts hold the same value")
-    return estimate(n, resampled_totals(sums, function, settings), settings.confidence, None)
-
-
-def quotient(numerator: Floats, denominator: Floats) -> Floats:
-    """numerator / denominator, NaN where that is 0."""
-    defined = denominator > 0
-    return np.where(defined, numerator / np.where(defined, denominator, 1.0), np.nan)
+    return estimate(n, resampled_totals(sums, function, settings), settings.confidence)
 
 
 def summed_by_prompt(prompts: list[int], rows: list[Floats], n_prompts: int) -> Floats:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specstudy import routing_formulas as formulas
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.routing.resample import over_prompts, quotient, summed_by_prompt
+from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.means import nested_mean
 from specstudy.analysis.routing.sequences import Layers, Sequence, Used
 from specstudy.records import RoutingWindow
 
@@ -84,17 +84,14 @@ def window_rows(
     failed = next((reason for reason in reasons if reason), None)
 
     def row(layer: int | None, values: Floats, alone: float, pair: float | None, why: str | None) -> RoutingWindow:
-        found = _mean_over_windows(values, prompts, n_prompts, settings)
+        found = nested_mean(values, np.array(prompts, dtype=np.intp), n_prompts, settings)
         return RoutingWindow(
             source=source,
             layer=layer,
             window=width,
             n_prompts=len(set(prompts)),
             n_windows=len(windows),
-            estimate=found.value,
-            ci_low=found.low,
-            ci_high=found.high,
-            null_reason=found.null_reason,
+            **found.row(),
             uniform=uniform,
             independent=alone,
             pairwise=pair,
@@ -105,8 +102,3 @@ def window_rows(
     yield row(None, distinct.mean(1), float(independent.mean()), mean, failed)
     for place, layer in enumerate(layers.indices):
         yield row(layer, distinct[:, place], float(independent[place]), pairwise[place], reasons[place])
-
-
-def _mean_over_windows(values: Floats, prompts: list[int], n_prompts: int, settings: AnalysisSettings) -> Estimate:
-    rows = [np.array([value, 1.0]) for value in values]
-    return over_prompts(summed_by_prompt(prompts, rows, n_prompts), lambda t: quotient(t[:, 0], t[:, 1]), settings)

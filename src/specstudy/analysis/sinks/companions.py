@@ -10,7 +10,6 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.correlation import correlate, why_constant
 from specstudy.analysis.measures import CONTEXT_MEASURES
-from specstudy.analysis.sinks.estimates import as_columns
 from specstudy.records import ContextCorrelation, ContextDistribution
 
 LENGTH = "n_tokens"
@@ -51,5 +50,5 @@ def context_correlations(prompts: pd.DataFrame, settings: AnalysisSettings) -> l
                 continue
             a, b = (prompts[name].to_numpy(dtype=np.float64) for name in (x, y))
             estimate = correlate(a, b, codes, "spearman", settings, covariates)
-            rows.append(ContextCorrelation(x=x, y=y, held_constant=held, n=estimate.n, **as_columns(estimate)))
+            rows.append(ContextCorrelation(x=x, y=y, held_constant=held, n=estimate.n, **estimate.row()))
     return rows

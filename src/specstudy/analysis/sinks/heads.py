@@ -9,7 +9,6 @@ from specstudy.analysis.bootstrap import AnalysisSettings, Floats
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.join import Tables, frame_of, numbers
 from specstudy.analysis.sinks.companions import LENGTH
-from specstudy.analysis.sinks.estimates import as_columns
 from specstudy.analysis.sinks.positions import FIRST, Z_MEASURES
 from specstudy.records import SinkAnswer
 
@@ -36,5 +35,5 @@ def sink_rate_agreement(positions: pd.DataFrame, prompts: pd.DataFrame, settings
         z = joined[measure].to_numpy(dtype=np.float64)
         for name, covariates in ((SINK_RATE_AGREEMENT, None), (SINK_RATE_AGREEMENT_GIVEN_LENGTH, log_length)):
             estimate = correlate(z, rate, codes, "spearman", settings, covariates)
-            rows.append(SinkAnswer(quantity=name, measure=measure, n=estimate.n, **as_columns(estimate)))
+            rows.append(SinkAnswer(quantity=name, measure=measure, n=estimate.n, **estimate.row()))
     return rows

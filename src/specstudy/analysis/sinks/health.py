@@ -7,7 +7,7 @@ import pandas as pd
 
 from specstudy import formulas
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.sinks.estimates import nested_mean
+from specstudy.analysis.means import nested_mean
 from specstudy.analysis.sinks.positions import CONTENT
 from specstudy.analysis.sinks.thresholds import SWEPT_MEASURES
 from specstudy.records import HealthThreshold
@@ -81,8 +81,6 @@ def _row(health: pd.DataFrame, measure: str, threshold: float, settings: Analysi
         n_distinct=len(np.unique(scores.round(9))),
         share_at_ten=float((scores == formulas.MAX_HEALTH).mean()) if len(scores) else None,
         n_raisable=raised.n,
-        share_raised=raised.value,
-        share_raised_ci_low=raised.low,
-        share_raised_ci_high=raised.high,
+        **raised.columns("share_raised", "share_raised_ci_"),
         null_reason="; ".join(f"{name}: {why}" for name, why in reasons.items() if why) or None,
     )

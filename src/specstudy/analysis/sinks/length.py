@@ -15,7 +15,6 @@ import pandas as pd
 from specstudy import formulas
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
 from specstudy.analysis.correlation import correlate
-from specstudy.analysis.sinks.estimates import as_columns
 from specstudy.analysis.sinks.positions import CONTENT
 from specstudy.records import SinkAnswer
 
@@ -89,7 +88,7 @@ def length_answers(attention: list[Floats], settings: AnalysisSettings) -> list[
     if observed.value is not None:
         expected = _by_chance(attention, settings)
     return [
-        SinkAnswer(quantity=name, measure="context_health_soft", n=e.n, **as_columns(e))
+        SinkAnswer(quantity=name, measure="context_health_soft", n=e.n, **e.row())
         for name, e in ((OBSERVED, observed), (EXPECTED, expected))
     ]
 

@@ -9,9 +9,8 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
 from specstudy.analysis.means import mean
-from specstudy.analysis.sinks.estimates import as_columns
 from specstudy.analysis.sinks.positions import CONTENT
-from specstudy.formulas import MIN_CONTENT_POSITIONS
+from specstudy.analysis.within import FEWEST_ROWS, coefficients_within
 from specstudy.records import SinkPrediction
 
 TARGET = "attention_from_generated"
@@ -44,7 +43,7 @@ CASES = tuple(
 def prediction_frame(positions: pd.DataFrame) -> pd.DataFrame:
     """Rank correlation of each case with `attention_from_generated` inside each prompt: prompt_id, value, and the case.
 
-    Prompts under 8 such positions, or where the coefficient is not defined, have no row.
+    Prompts where the coefficient is not defined have no row.
     """
     names = positions.groupby("prompt")["prompt_id"].first().to_numpy(dtype=object)
     parts = [pd.DataFrame({"prompt_id": names[:0], "value": np.zeros(0), **dict.fromkeys(Case._fields, "")})]
@@ -52,7 +51,8 @@ def prediction_frame(positions: pd.DataFrame) -> pd.DataFrame:
         rows = positions[_is_asked(positions, case.positions)]
         x, y, place = (rows[name].to_numpy(dtype=np.float64) for name in (case.predictor, TARGET, POSITION))
         codes: Codes = rows["prompt"].to_numpy().astype(np.intp)
-        values = rank_correlations(x, y, codes, len(names), place if case.held_constant == POSITION else None)
+        held = place if case.held_constant == POSITION else None
+        values = coefficients_within(x, y, codes, len(names), "spearman", held)
         defined = np.isfinite(values)
         parts.append(pd.DataFrame({"prompt_id": names[defined], "value": values[defined], **case._asdict()}))
     return pd.concat(parts, ignore_index=True)
@@ -85,32 +85,6 @@ def predictions(frame: pd.DataFrame, settings: AnalysisSettings) -> list[SinkPre
 def _row(case: Case, values: Floats, settings: AnalysisSettings) -> SinkPrediction:
     estimate = mean(values, settings)
     if not estimate.n:
-        why = f"no prompt has {MIN_CONTENT_POSITIONS} such positions where both measures are defined and vary"
+        why = f"no prompt has {FEWEST_ROWS} such positions where both measures are defined and vary"
         estimate = Estimate(0, null_reason=why)
-    return SinkPrediction(**case._asdict(), n_prompts=estimate.n, **as_columns(estimate))
-
-
-def rank_correlations(x: Floats, y: Floats, prompts: Codes, n_prompts: int, held: Floats | None = None) -> Floats:
-    """Spearman's coefficient of x and y (rows,) inside each prompt, partial on `held` if given: float64 (n_prompts,).
-
-    `prompts` int (rows,): 0 to n_prompts - 1. NaN under 8 rows, and where a measure is constant or fixed by the
-    covariate. Rows with a NaN are left out.
-    """
-    kept = np.isfinite(x) & np.isfinite(y)
-    columns = {"x": x[kept], "y": y[kept]} | ({} if held is None else {"held": held[kept]})
-    codes = prompts[kept]
-    ranks = pd.DataFrame(columns).groupby(codes).rank()
-    ranks -= ranks.groupby(codes).transform("mean")
-    enough = np.bincount(codes, minlength=n_prompts) >= MIN_CONTENT_POSITIONS
-
-    def coefficient(a: str, b: str) -> Floats:
-        ab, aa, bb = (np.bincount(codes, ranks[p] * ranks[q], n_prompts) for p, q in ((a, b), (a, a), (b, b)))
-        defined = (aa > 0) & (bb > 0) & enough
-        return np.where(defined, ab / np.sqrt(np.where(defined, aa * bb, 1.0)), np.nan)
-
-    if held is None:
-        return coefficient("x", "y")
-    xy, xh, yh = coefficient("x", "y"), coefficient("x", "held"), coefficient("y", "held")
-    left = (1 - xh**2) * (1 - yh**2)
-    free = left > 1e-12
-    return np.where(free, (xy - xh * yh) / np.sqrt(np.where(free, left, 1.0)), np.nan)
+    return SinkPrediction(**case._asdict(), n_prompts=estimate.n, **estimate.row())

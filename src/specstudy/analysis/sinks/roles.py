@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate
-from specstudy.analysis.sinks.estimates import nested_mean
+from specstudy.analysis.means import nested_mean
 from specstudy.analysis.sinks.positions import ATTENTION_OF, BOUNDARY, PLACES, Z_MEASURES
 from specstudy.records import SinkRole
 
@@ -67,12 +67,8 @@ def _row(
         n_prompts=int(scored["prompt"].nunique()),
         n_prompts_mild=int((scored.groupby("prompt")[measure].mean() > MILD_SINK_Z).sum()),
         n_positions=len(scored),
-        incidence=incidence.value,
-        incidence_ci_low=incidence.low,
-        incidence_ci_high=incidence.high,
-        mean_z=mean_z.value,
-        mean_z_ci_low=mean_z.low,
-        mean_z_ci_high=mean_z.high,
+        **incidence.columns("incidence", "incidence_ci_"),
+        **mean_z.columns("mean_z", "mean_z_ci_"),
         is_mild_sink=mild_sink(mean_z),
         null_reason=why_null or _why_no_interval(incidence, mean_z),
     )

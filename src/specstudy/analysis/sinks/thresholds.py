@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
-from specstudy.analysis.sinks.estimates import as_columns, nested_mean
+from specstudy.analysis.means import nested_mean
 from specstudy.analysis.sinks.positions import CONTENT
 from specstudy.records import SinkAnswer, SinkThreshold
 
@@ -35,12 +35,8 @@ def threshold_sweep(positions: pd.DataFrame, settings: AnalysisSettings) -> list
                     threshold=threshold,
                     n_structural=structural.n,
                     n_content=content.n,
-                    share_structural=structural.value,
-                    share_structural_ci_low=structural.low,
-                    share_structural_ci_high=structural.high,
-                    share_content=content.value,
-                    share_content_ci_low=content.low,
-                    share_content_ci_high=content.high,
+                    **structural.columns("share_structural", "share_structural_ci_"),
+                    **content.columns("share_content", "share_content_ci_"),
                     null_reason="; ".join(f"{name}: {why}" for name, why in reasons.items() if why) or None,
                 )
             )
@@ -64,7 +60,7 @@ def recommended_thresholds(positions: pd.DataFrame, settings: AnalysisSettings) 
     rows = []
     for measure in SWEPT_MEASURES:
         estimate = _recommended(positions, measure, settings)
-        rows.append(SinkAnswer(quantity=RECOMMENDED, measure=measure, n=estimate.n, **as_columns(estimate)))
+        rows.append(SinkAnswer(quantity=RECOMMENDED, measure=measure, n=estimate.n, **estimate.row()))
     return rows
 
 

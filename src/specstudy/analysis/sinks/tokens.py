@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate
-from specstudy.analysis.means import ratio
-from specstudy.analysis.sinks.estimates import as_columns, nested_mean
+from specstudy.analysis.means import nested_mean, ratio
 from specstudy.analysis.sinks.positions import CONTENT, Z_MEASURES
 from specstudy.records import SinkRecurrence, SinkToken
 
@@ -75,7 +74,7 @@ def _token_row(
         mean_z=float(sinks[measure].mean()),
         share_first_occurrence=float(found.loc[is_first, "is_sink"].mean()),
         share_later_occurrences=float(later.mean()) if len(later) else None,
-        **as_columns(share),
+        **share.row(),
     )
 
 
@@ -89,7 +88,7 @@ def sink_recurrence(positions: pd.DataFrame, settings: AnalysisSettings) -> list
     """
     n_prompts = int(positions["prompt"].nunique())
     return [
-        SinkRecurrence(quantity=quantity, measure=measure, threshold=threshold, n=share.n, **as_columns(share))
+        SinkRecurrence(quantity=quantity, measure=measure, threshold=threshold, n=share.n, **share.row())
         for measure in Z_MEASURES
         for threshold in thresholds_asked(settings)
         for quantity, share in _recurrence(content_sinks(positions, measure, threshold), n_prompts, settings).items()
@@ -105,12 +104,7 @@ def _recurrence(content: pd.DataFrame, n_prompts: int, settings: AnalysisSetting
     def share(rows: pd.DataFrame, hits: pd.Series, cases: pd.Series, otherwise: str) -> Estimate:
         codes = rows["prompt"].to_numpy().astype(np.intp)
         counts = [np.bincount(codes, values, n_prompts).astype(np.float64) for values in (hits, cases)]
-        n_hits, n_cases = counts[0].sum(), counts[1].sum()
-        if n_cases == 0:
-            return Estimate(0, null_reason=otherwise)
-        if n_hits in (0, n_cases):
-            return Estimate(int(n_cases), float(n_hits / n_cases), null_reason=f"the same in all {n_cases:.0f} cases")
-        return ratio(counts[0], counts[1], settings)
+        return ratio(counts[0], counts[1], settings) if counts[1].any() else Estimate(0, null_reason=otherwise)
 
     none, alone = "no content position carries this z-score", "no content token that is a sink occurs elsewhere"
     # Each of a pair's n_sinks has n - 1 other occurrences in its prompt, n_sinks - 1 of them sinks.

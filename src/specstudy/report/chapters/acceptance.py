@@ -11,7 +11,8 @@ from specstudy.report.chapters.chapter import Chapter, Context
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
-    rows = [r for r in result.correlations if r.level == "token" and r.subset in ("all", "within_prompt")]
+    asked = ("all", "within_prompt")
+    rows = [(pair, row) for pair, row in result.by_pair.items() if pair.level == "token" and pair.subset in asked]
     return {"rows": rows} if rows else None
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim, Correlation
 from specstudy.report import words
@@ -16,10 +15,12 @@ from specstudy.report.chapters.chapter import Chapter, Context
 
 @dataclass(frozen=True)
 class Link:
-    """One link of the chain: the claim that answers it, the correlation with nothing held constant, and its ceiling."""
+    """One link of the chain: the claim that answers it, the values at which its verdict turns, the correlation with
+    nothing held constant, and its ceiling."""
 
     name: str
     claim: Claim
+    boundaries: tuple[float, ...]
     observed: Correlation | None
     ceiling: float | None
 
@@ -38,8 +39,8 @@ def _links(result: AnalysisResult) -> list[Link]:
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if declared.link:
             observed = result.chain_correlation(declared, "all")
-            limit = ceiling(result.reliability, observed.x, observed.y) if observed else None
-            links.append(Link(declared.link, claim, observed, limit))
+            limit = result.ceiling(declared)
+            links.append(Link(declared.link, claim, declared.boundaries, observed, limit))
     return links
 
 

@@ -6,27 +6,9 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, label
-from specstudy.analysis.setting_comparison import THEORIES
+from specstudy.analysis.measures import MEASURES, label, measures_in
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
-
-_MEASURES = (
-    *ACCEPTANCE_MEASURES,
-    "tokens_per_round",
-    "tokens_per_round_expected",
-    "speedup",
-    *THEORIES,
-    "cost_ratio_flops",
-    "cost_ratio_time",
-    "target_efficiency",
-    "breakeven_alpha_flops",
-    "breakeven_alpha_time",
-    "breakeven_alpha_full",
-    "draft_time_share",
-    "verify_time_share",
-    "overhead_time_share",
-)
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -36,7 +18,10 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     errors = result.comparison.theory_errors.dropna(subset="value").sort_values("value").to_dict("records")
     return {
         "gammas": [setting.gamma for setting in result.gammas],
-        "rows": [(label(name), [measures[setting, name] for setting in result.gammas]) for name in _MEASURES],
+        "rows": [
+            (label(name), MEASURES[name].digits, [measures[setting, name] for setting in result.gammas])
+            for name in measures_in("gammas")
+        ],
         "errors": [{**error, "words": label(error["measure"])} for error in errors],
         "nearest": _nearest(errors),
         "n": max(measures[setting, "alpha"].n for setting in result.gammas),

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import phrase
+from specstudy.analysis.measures import measures_in, phrase
 from specstudy.analysis.study import AnalysisResult
-from specstudy.analysis.version_effects import MEASURES, PER_DOSE
+from specstudy.analysis.version_effects import PER_DOSE
 from specstudy.report.chapters.chapter import Chapter, Context
 from specstudy.report.intervention_words import arrow_sentences, kind_words
 
@@ -17,7 +17,8 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     told = result.interventions
     if told.versions.empty:
         return None
-    measured = [name for name in MEASURES if any(r.difference is not None for r in told.effects if r.measure == name)]
+    known = {row.measure for row in told.effects if row.difference is not None}
+    measured = [name for name in measures_in("versions") if name in known]
     keys = dict.fromkeys((row.kind, row.dose) for row in told.effects)
     with_doses = {kind for kind, dose in keys if dose > 1}
     return {

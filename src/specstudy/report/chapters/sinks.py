@@ -11,19 +11,6 @@ from specstudy.analysis.study import AnalysisResult
 from specstudy.report import sink_words
 from specstudy.report.chapters.chapter import Chapter, Context
 
-PREDICTOR_WORDS = {
-    "attention_received": "attention per visible query",
-    "attention_window": "attention from the last prompt positions",
-    "attention_window minus attention_received": "difference of the two",
-    "position": "position alone",
-}
-POSITION_WORDS = {
-    "content": "content",
-    "content_before_window": "content before the window",
-    "all": "all positions",
-    "all_before_window": "all positions before the window",
-}
-
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
     sinks = result.sinks
@@ -34,7 +21,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
         "measures": [sink_words.MEASURE_WORDS[measure] for measure in Z_MEASURES],
         "roles": _roles(result),
         "predictions": [
-            {"predictor": PREDICTOR_WORDS[r.predictor], "positions": POSITION_WORDS[r.positions], "row": r}
+            (sink_words.POSITION_WORDS[r.positions], sink_words.PREDICTOR_WORDS[r.predictor], r)
             for r in sinks.sink_predictions
         ],
         "sink_tokens": [{"measure": sink_words.MEASURE_WORDS[r.measure], "row": r} for r in sinks.sink_tokens],

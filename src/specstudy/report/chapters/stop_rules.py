@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import phrase
-from specstudy.analysis.setting_comparison import DIFFERENCE_MEASURES
+from specstudy.analysis.measures import measures_in, phrase
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
 from specstudy.report.figures.stop_rules import fixed_pairs
@@ -18,13 +17,14 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     pairs = fixed_pairs(result)
     if not pairs and not result.entropy_bounds:
         return None
+    names = measures_in("differences")
     measures, differences = result.comparison.measures, result.comparison.differences
     shown = sorted({setting for pair in pairs for setting in pair})
     bounds = {(row.category, row.measure): row for row in result.entropy_bounds}
     return {
-        "measures": [phrase(name) for name in DIFFERENCE_MEASURES],
-        "settings": [(s, _drafts(s), [measures[s, name] for name in DIFFERENCE_MEASURES]) for s in shown],
-        "pairs": [(s, r, _drafts(s), [differences[s, r, name] for name in DIFFERENCE_MEASURES]) for s, r in pairs],
+        "measures": [phrase(name) for name in names],
+        "settings": [(s, _drafts(s), [measures[s, name] for name in names]) for s in shown],
+        "pairs": [(s, r, _drafts(s), [differences[s, r, name] for name in names]) for s, r in pairs],
         "bounds": [
             (category, bounds[category, "violated_share"], bounds[category, "c95"])
             for category in dict.fromkeys(category for category, _ in bounds)

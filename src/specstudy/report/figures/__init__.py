@@ -47,9 +47,9 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "entropy_trace": trace.entropy_trace,
     "reliability": context.reliability,
     "round_time": speed.round_time,
-    "acceptance_by_gamma": speed.acceptance_by_gamma,
+    "acceptance_by_gamma": gammas.acceptance_by_gamma,
     "tokens_by_gamma": gammas.tokens_by_gamma,
-    "speedup_by_gamma": speed.speedup_by_gamma,
+    "speedup_by_gamma": gammas.speedup_by_gamma,
     "breakeven_by_gamma": gammas.breakeven_by_gamma,
     "rule_differences": stop_rules.rule_differences,
     "entropy_bound": stop_rules.entropy_bound,
@@ -100,8 +100,8 @@ CAPTIONS: dict[str, str] = {
     "everything else.",
     "acceptance_by_gamma": "The three acceptance numbers against gamma. Accepted / proposed falls with gamma by "
     "construction; alpha does not.",
-    "tokens_by_gamma": "Tokens a round emits, measured, and what the formula expects from each prompt's alpha if every "
-    "token is accepted independently of the others. Bars are intervals over prompts.",
+    "tokens_by_gamma": "Tokens a round emits, measured, and what the formula, (1 − α^(γ+1)) / (1 − α), expects from "
+    "each prompt's alpha if every token is accepted independently of the others. Bars are intervals over prompts.",
     "breakeven_by_gamma": "From which alpha on drafting pays: the alpha at which the expected speedup is 1. By c alone "
     "the verifier's wider pass and the overhead are free; by every measured cost they are not. Drafting pays where "
     "the measured alpha lies above the curve.",

@@ -9,25 +9,12 @@ from matplotlib.figure import Figure
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Correlation
-from specstudy.report.style import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PINK,
-    SKY,
-    VERMILLION,
-    bars_note,
-    interval,
-    new_figure,
-    number,
-)
+from specstudy.report.style import BLUE, SERIES, VERMILLION, bars_note, interval, new_figure, number
 
 _SOURCES = {
     "decoded": ("expected acceptance, every token of the verifier's answer", BLUE, "o"),
     "tested": ("accepted share of tested draft tokens", VERMILLION, "D"),
 }
-_GAMMA_COLORS = (BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY)
-_GAMMA_MARKERS = "oDs^vP"
 
 
 def by_draft_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -44,7 +31,7 @@ def by_draft_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
         _title("decoded", result.find("token", "within_prompt", "draft_entropy_bits", "expected_accept")),
         _title(
             "tested",
-            result.find("token", "within_prompt", "draft_entropy_bits", "accepted" + result.primary_suffix),
+            result.find("token", "within_prompt", "draft_entropy_bits", result.at("accepted")),
         ),
     ]
     axes.set_title("\n".join(filter(None, [*titles, bars_note(result.settings.confidence)])))
@@ -68,8 +55,7 @@ def by_round_index(result: AnalysisResult, tables: Tables) -> Figure | None:
     axes = figure.subplots()
     for i, (setting, rows) in enumerate(frame.groupby("setting", sort=False)):
         shifted = rows.assign(place=rows["index"] + 1 + 0.04 * i)
-        style = _GAMMA_COLORS[i % len(_GAMMA_COLORS)], _GAMMA_MARKERS[i % len(_GAMMA_MARKERS)]
-        _line(axes, shifted, "place", *style, f"{setting} (n = {rows['n'].sum()})")
+        _line(axes, shifted, "place", *SERIES[i % len(SERIES)], f"{setting} (n = {rows['n'].sum()})")
     last = int(frame["index"].max()) + 1
     axes.set_xticks(range(1, last + 1))
     axes.set_title(bars_note(result.settings.confidence))

@@ -11,6 +11,7 @@ from specstudy import formulas
 from specstudy.analysis.join import Tables
 from specstudy.analysis.sinks.prediction import NOTHING, POSITION, RECEIVED, WINDOW, Case
 from specstudy.analysis.study import AnalysisResult
+from specstudy.report.sink_words import POSITION_WORDS, PREDICTOR_WORDS
 from specstudy.report.style import BLUE, INK, LIGHT, VERMILLION, bars_note, new_figure, wrapped
 
 
@@ -38,21 +39,13 @@ def first_token_attention(result: AnalysisResult, tables: Tables) -> Figure | No
     return figure
 
 
-_ROWS = {
-    (RECEIVED, "content"): "attention per visible query",
-    (POSITION, "content"): "position alone",
-    (RECEIVED, "content_before_window"): "attention per visible query",
-    (WINDOW, "content_before_window"): "attention from the last positions",
-    (POSITION, "content_before_window"): "position alone",
-    (RECEIVED, "all_before_window"): "attention per visible query",
-    (WINDOW, "all_before_window"): "attention from the last positions",
-    (POSITION, "all_before_window"): "position alone",
-}
-_GROUPS = {
-    "content": "all content",
-    "content_before_window": "content before the window",
-    "all_before_window": "content and template before the window",
-}
+_ROWS = tuple(
+    (predictor, positions)
+    for positions in ("content", "content_before_window", "all_before_window")
+    for predictor in (RECEIVED, WINDOW, POSITION)
+    if (predictor, positions) != (WINDOW, "content")
+)
+_GROUPS = list(dict.fromkeys(positions for _, positions in _ROWS))
 _HELD = {NOTHING: ("as it is", BLUE, "o", -0.16), POSITION: ("position held constant", VERMILLION, "D", 0.16)}
 
 
@@ -62,13 +55,13 @@ def attention_foretold(result: AnalysisResult, tables: Tables) -> Figure | None:
         return None
     figure = new_figure(7.2, 4.6)
     axes = figure.subplots()
-    places = {key: i + list(_GROUPS).index(key[1]) for i, key in enumerate(_ROWS)}
+    places = {key: i + _GROUPS.index(key[1]) for i, key in enumerate(_ROWS)}
     for held in _HELD:
         _coefficients(axes, result, held, places)
-    for positions, words in _GROUPS.items():
+    for positions in _GROUPS:
         top = min(place for key, place in places.items() if key[1] == positions)
-        axes.text(-0.98, top - 0.72, words, color=INK, fontweight="bold", fontsize=8.5, va="center")
-    axes.set_yticks(list(places.values()), list(_ROWS.values()))
+        axes.text(-0.98, top - 0.72, POSITION_WORDS[positions], color=INK, fontweight="bold", fontsize=8.5, va="center")
+    axes.set_yticks(list(places.values()), [wrapped(PREDICTOR_WORDS[predictor], 28) for predictor, _ in places])
     axes.set_ylim(max(places.values()) + 0.6, -1.1)
     axes.set_xlim(-1, 1)
     axes.axvline(0, color=INK, linewidth=0.8, zorder=0)

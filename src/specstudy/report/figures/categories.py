@@ -9,18 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, label
+from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, Key, label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.style import INK, MARKS_AS_SHAPES, bars_note, category_marks, new_figure, wrapped
 
 
 def by_category(result: AnalysisResult, tables: Tables) -> Figure | None:
     """Every prompt and the category's mean with its interval, for entropy, expected alpha and speedup."""
-    measures = [ENTROPY_MEASURE, *(m + result.primary_suffix for m in (PRIMARY_ACCEPTANCE_MEASURE, "speedup"))]
+    measures: list[Key] = [ENTROPY_MEASURE, result.at(PRIMARY_ACCEPTANCE_MEASURE), result.at("speedup")]
     measures = [m for m in measures if m in result.prompts and result.prompts[m].notna().any()]
     if not measures:
         return None
-    means = result.prompts.groupby("category")[measures[0]].mean().sort_values()
+    means = result.prompts[measures[0]].groupby(result.prompts["category"]).mean().sort_values()
     figure = new_figure(1.6 + 2.8 * len(measures), 0.9 + 0.5 * len(means))
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for axes, measure in zip(panels, measures, strict=True):
@@ -32,11 +32,11 @@ def by_category(result: AnalysisResult, tables: Tables) -> Figure | None:
     return figure
 
 
-def _strip(axes: Axes, result: AnalysisResult, measure: str, categories: list[str]) -> None:
+def _strip(axes: Axes, result: AnalysisResult, measure: Key, categories: list[str]) -> None:
     marks = category_marks(result.prompts["category"])
     means = result.by_category[result.by_category["measure"] == measure].set_index("category")
     for place, category in enumerate(categories):
-        values = result.prompts.loc[result.prompts["category"] == category, measure].dropna().to_numpy()
+        values = result.prompts[measure][result.prompts["category"] == category].dropna().to_numpy()
         spread = np.linspace(-0.16, 0.16, len(values)) if len(values) > 1 else np.zeros(len(values))
         mark = marks[category]
         dots: dict[str, Any] = {"s": 16, "color": mark.color, "marker": mark.marker, "alpha": 0.85, "linewidths": 0}
@@ -44,6 +44,6 @@ def _strip(axes: Axes, result: AnalysisResult, measure: str, categories: list[st
         row = means.loc[category]
         axes.hlines(place, row["low"], row["high"], color=INK, linewidth=2, zorder=3)
         axes.plot(row["value"], place, "|", color=INK, markersize=13, markeredgewidth=2.2, zorder=3)
-    if measure.startswith("speedup"):
+    if measure == result.at("speedup"):
         axes.axvline(1, color=INK, linewidth=0.8, linestyle="--")
     axes.set_xlabel(wrapped(label(measure), 28))

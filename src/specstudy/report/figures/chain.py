@@ -14,12 +14,23 @@ from specstudy.analysis.measures import (
     ENTROPY_MEASURE,
     PRIMARY_ACCEPTANCE_MEASURE,
     PRIMARY_CONTEXT_MEASURE,
+    Key,
     label,
 )
 from specstudy.analysis.reliability import ceiling
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Correlation
-from specstudy.report.style import INK, MARKS_AS_SHAPES, PAPER, category_marks, interval, new_figure, number, wrapped
+from specstudy.report.style import (
+    INK,
+    MARKS_AS_SHAPES,
+    PAPER,
+    category_marks,
+    interval,
+    new_figure,
+    number,
+    percent,
+    wrapped,
+)
 
 
 def attention_to_entropy(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -29,15 +40,15 @@ def attention_to_entropy(result: AnalysisResult, tables: Tables) -> Figure | Non
 
 def entropy_to_acceptance(result: AnalysisResult, tables: Tables) -> Figure | None:
     """Mean entropy against expected alpha."""
-    return _scatter(result, ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE + result.primary_suffix)
+    return _scatter(result, ENTROPY_MEASURE, result.at(PRIMARY_ACCEPTANCE_MEASURE))
 
 
 def attention_to_acceptance(result: AnalysisResult, tables: Tables) -> Figure | None:
     """Context health against expected alpha."""
-    return _scatter(result, PRIMARY_CONTEXT_MEASURE, PRIMARY_ACCEPTANCE_MEASURE + result.primary_suffix)
+    return _scatter(result, PRIMARY_CONTEXT_MEASURE, result.at(PRIMARY_ACCEPTANCE_MEASURE))
 
 
-def _scatter(result: AnalysisResult, x: str, y: str) -> Figure | None:
+def _scatter(result: AnalysisResult, x: str, y: Key) -> Figure | None:
     if x not in result.prompts or y not in result.prompts:
         return None
     prompts = result.prompts.dropna(subset=[x, y])
@@ -68,7 +79,7 @@ def _draw_fit(axes: Axes, result: AnalysisResult, x: Floats, y: Floats) -> None:
     axes.plot(line["x"], line["value"], color=INK, linewidth=1.4, zorder=2)
 
 
-def _title(result: AnalysisResult, x: str, y: str) -> str:
+def _title(result: AnalysisResult, x: str, y: Key) -> str:
     overall = result.find("prompt", "all", x, y)
     if overall is None or overall.estimate is None:
         return f"no correlation: {overall.null_reason if overall else 'not measured'}"
@@ -79,7 +90,7 @@ def _title(result: AnalysisResult, x: str, y: str) -> str:
     if inside is not None and inside.estimate is not None:
         lines.append(f"category, length and surprise held constant: {_estimate(inside)}")
     return "\n".join(
-        [*lines, f"in brackets and as a band: {result.settings.confidence * 100:g} % intervals over prompts"]
+        [*lines, f"in brackets and as a band: {percent(result.settings.confidence)} intervals over prompts"]
     )
 
 

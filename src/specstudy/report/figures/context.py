@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables, rows_of
-from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, label
+from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, Key, label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.style import BLUE, INK, MUTED, PAPER, VERMILLION, bars_note, new_figure, wrapped
 
@@ -19,8 +19,8 @@ _SUBSETS = {
 
 def context_measures(result: AnalysisResult, tables: Tables) -> Figure | None:
     """Spearman correlation of each context measure with entropy and with acceptance, as intervals."""
-    targets = [ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE + result.primary_suffix]
-    targets = [y for y in targets if any(r.y == y and r.n for r in result.correlations)]
+    targets: list[Key] = [ENTROPY_MEASURE, result.at(PRIMARY_ACCEPTANCE_MEASURE)]
+    targets = [y for y in targets if any(pair.y == y and r.n for pair, r in result.by_pair.items())]
     if not targets:
         return None
     figure = new_figure(4.2 + 2.6 * len(targets), 4.4)
@@ -35,7 +35,7 @@ def context_measures(result: AnalysisResult, tables: Tables) -> Figure | None:
     return figure
 
 
-def _forest(axes: Axes, result: AnalysisResult, y: str) -> None:
+def _forest(axes: Axes, result: AnalysisResult, y: Key) -> None:
     for subset, (words, color, marker, shift) in _SUBSETS.items():
         records = [result.find("prompt", subset, x, y) for x in CONTEXT_MEASURES]
         known = [(i, r) for i, r in enumerate(records) if r and r.estimate is not None]

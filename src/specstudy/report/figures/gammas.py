@@ -1,54 +1,57 @@
-"""Gammas side by side: tokens a round against what alpha predicts, and the alpha from which drafting pays."""
+"""Gammas side by side: acceptance, tokens a round, speedup, and the alpha from which drafting pays."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, THEORIES, label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.figures.estimates import draw_estimates
-from specstudy.report.style import BLUE, GREEN, ORANGE, VERMILLION, new_figure
+from specstudy.report.style import INK, bars_note, look, new_figure
+
+
+def acceptance_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """The three acceptance numbers; None, as of all these figures, unless several gammas were measured."""
+    return _by_gamma(result, ACCEPTANCE_MEASURES, "acceptance", is_share=True)
 
 
 def tokens_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """Tokens a round, measured and by the formula from alpha; None unless several gammas were measured."""
-    lines = {
-        "tokens_per_round": ("measured", BLUE, "o"),
-        "tokens_per_round_expected": (
-            "predicted from alpha: (1 \N{MINUS SIGN} α^(γ+1)) / (1 \N{MINUS SIGN} α)",
-            ORANGE,
-            "^",
-        ),
-    }
-    return _by_gamma(result, lines, "tokens per round")
+    """Tokens a round, measured and by the formula from alpha."""
+    return _by_gamma(result, ("tokens_per_round", "tokens_per_round_expected"), label("tokens_per_round"))
+
+
+def speedup_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """Measured speedup and what each theory says."""
+    figure = _by_gamma(result, ("speedup", *THEORIES), "speedup (times the verifier alone)")
+    if figure is not None:
+        figure.axes[0].axhline(1, color=INK, linewidth=0.9, linestyle="--")
+    return figure
 
 
 def breakeven_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
     """The alpha at which the expected speedup is 1, by three ideas of cost, against alpha as measured."""
-    lines = {
-        "alpha": ("alpha, measured", BLUE, "o"),
-        "breakeven_alpha_flops": ("break-even: c from FLOPs", GREEN, "s"),
-        "breakeven_alpha_time": ("break-even: c from step times", ORANGE, "^"),
-        "breakeven_alpha_full": ("break-even: every measured cost", VERMILLION, "D"),
-    }
-    figure = _by_gamma(result, lines, "alpha (accepted / tested)")
-    if figure is not None:
-        figure.axes[0].set_ylim(0, 1.02)
-    return figure
+    breakeven = ("breakeven_alpha_flops", "breakeven_alpha_time", "breakeven_alpha_full")
+    return _by_gamma(result, ("alpha", *breakeven), label("alpha"), is_share=True)
 
 
-def _by_gamma(result: AnalysisResult, lines: dict[str, tuple[str, str, str]], ylabel: str) -> Figure | None:
+def _by_gamma(result: AnalysisResult, lines: Sequence[str], ylabel: str, is_share: bool = False) -> Figure | None:
     settings, measures = result.gammas, result.comparison.measures
     if len(settings) < 2:
         return None
-    figure = new_figure(6.4, 4.2)
+    figure = new_figure(6.4, 4.4)
     axes = figure.subplots()
-    for place, (measure, (words, *look)) in enumerate(lines.items()):
+    for place, measure in enumerate(lines):
         shift = 0.04 * (place - (len(lines) - 1) / 2)
         rows = [measures[setting, measure] for setting in settings]
-        draw_estimates(axes, [setting.gamma + shift for setting in settings], rows, words, (look[0], look[1]))
+        draw_estimates(axes, [setting.gamma + shift for setting in settings], rows, label(measure), look(measure))
     axes.set_xticks([setting.gamma for setting in settings])
     n = max(measures[setting, "alpha"].n for setting in settings)
-    axes.set(xlabel=f"gamma (tokens proposed in a full round); n = {n} prompts", ylabel=ylabel)
-    figure.legend(loc="outside lower center", ncols=2 if len(lines) > 2 else 1)
+    axes.set(xlabel="gamma (tokens proposed in a full round)", ylabel=ylabel)
+    axes.set_title(f"n = {n} prompts; {bars_note(result.settings.confidence)}")
+    if is_share:
+        axes.set_ylim(0, 1.02)
+    figure.legend(loc="outside lower center")
     return figure

@@ -28,6 +28,7 @@ from specstudy.report.style import (
     VERMILLION,
     new_figure,
     number,
+    percent,
     wrapped,
 )
 
@@ -54,8 +55,8 @@ def thresholds(result: AnalysisResult, tables: Tables) -> Figure | None:
     panels[0, 0].set_ylim(bottom=50 * min(drawn, default=FLAGGED_CONTENT_ALLOWED))
     panels[0, 0].set_ylabel("positions flagged (%)")
     panels[1, 0].set_ylabel("context health")
-    n, percent = int(sinks.positions["prompt"].nunique()), f"{result.settings.confidence * 100:g} %"
-    note = f"n = {n} prompts; bands above: {percent} intervals over prompts, below: quartiles of prompts"
+    n, coverage = int(sinks.positions["prompt"].nunique()), percent(result.settings.confidence)
+    note = f"n = {n} prompts; bands above: {coverage} intervals over prompts, below: quartiles of prompts"
     figure.suptitle(note, x=0.01, ha="left", fontsize=9.5)
     panels[0, -1].legend(loc="upper right", fontsize=8)
     panels[1, -1].legend(loc="lower right", fontsize=8)
@@ -102,9 +103,10 @@ def soft_health_by_length(result: AnalysisResult, tables: Tables) -> Figure | No
         return None
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
-    x, percent = expected["n_positions"].to_numpy(), f"{result.settings.confidence * 100:g} %"
+    x, coverage = expected["n_positions"].to_numpy(), percent(result.settings.confidence)
     axes.fill_between(x, expected["low"], expected["high"], color=GREY, alpha=0.25, linewidth=0)
-    axes.plot(x, expected["value"], color=GREY, linewidth=1.8, label=f"independent attention: mean and {percent} range")
+    chance = f"independent attention: mean and {coverage} range"
+    axes.plot(x, expected["value"], color=GREY, linewidth=1.8, label=chance)
     dots: dict[str, Any] = {"color": BLUE, "markersize": 5, "alpha": 0.75, "label": f"prompts (n = {len(scores)})"}
     dots["rasterized"] = len(scores) > MARKS_AS_SHAPES
     axes.plot(scores["n_positions"], scores["context_health_soft"], "o", **dots)

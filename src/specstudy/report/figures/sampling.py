@@ -8,9 +8,7 @@ from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.figures.estimates import draw_estimates
-from specstudy.report.style import BLUE, GREEN, ORANGE, PINK, VERMILLION, new_figure, wrapped
-
-_LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (ORANGE, "^"), (PINK, "v"))
+from specstudy.report.style import SERIES, new_figure, wrapped
 
 
 def acceptance_by_sampling(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -28,7 +26,7 @@ def acceptance_by_sampling(result: AnalysisResult, tables: Tables) -> Figure | N
             shift = 0.08 * (place - (len(top_ps) - 1) / 2)
             places = [temperatures.index(setting.temperature) + shift for setting in settings]
             rows = [result.comparison.measures[setting, measure] for setting in settings]
-            draw_estimates(axes, places, rows, f"top_p {top_p:g}", _LOOKS[place % len(_LOOKS)])
+            draw_estimates(axes, places, rows, f"top_p {top_p:g}", SERIES[place % len(SERIES)])
         axes.set_xticks(range(len(temperatures)), [f"{temperature:g}" for temperature in temperatures])
         axes.set_xlabel("temperature")
         axes.set_title(wrapped(label(measure), 40))

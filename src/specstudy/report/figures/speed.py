@@ -1,31 +1,24 @@
-"""Where a round's time goes, and acceptance and speedup against gamma."""
+"""Where a round's time goes."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, SPEED_MEASURES, label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.style import (
     BLUE,
     DARK,
-    GREEN,
     GREY,
-    INK,
     LIGHT,
     ORANGE,
-    PINK,
-    VERMILLION,
-    bars_note,
     interval,
     new_figure,
+    percent,
 )
 
 _PARTS = {"draft": ORANGE, "verify": BLUE, "overhead": GREY}
-_LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (GREEN, "s"), (PINK, "v"), (ORANGE, "^"))
 
 
 def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -59,47 +52,7 @@ def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("mean time of a round (ms)")
-    percent = f"{result.settings.confidence * 100:g} %"
-    axes.set_title(f"n = {frame['n'].max()} rounds; in brackets: {percent} intervals over prompts")
+    coverage = percent(result.settings.confidence)
+    axes.set_title(f"n = {frame['n'].max()} rounds; in brackets: {coverage} intervals over prompts")
     figure.legend(loc="outside lower center", ncols=3)
     return figure
-
-
-def acceptance_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """The three acceptance numbers against gamma; None unless several gammas were measured."""
-    figure = _against_gamma(result, ACCEPTANCE_MEASURES)
-    if figure is not None:
-        figure.axes[0].set(ylabel="acceptance", ylim=(0, 1.02))
-    return figure
-
-
-def speedup_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """Measured speedup and what each theory says, against gamma; None unless several gammas were measured."""
-    figure = _against_gamma(result, SPEED_MEASURES)
-    if figure is not None:
-        figure.axes[0].axhline(1, color=INK, linewidth=0.9, linestyle="--")
-        figure.axes[0].set_ylabel("speedup (times the verifier alone)")
-    return figure
-
-
-def _against_gamma(result: AnalysisResult, measures: tuple[str, ...]) -> Figure | None:
-    if len(result.gammas) < 2:
-        return None
-    figure = new_figure(6.4, 4.6)
-    axes = figure.subplots()
-    for place, (measure, look) in enumerate(zip(measures, _LOOKS, strict=False)):
-        _gamma_line(axes, result, measure, 0.04 * (place - (len(measures) - 1) / 2), *look)
-    axes.set_xticks([setting.gamma for setting in result.gammas])
-    axes.set_xlabel("gamma (tokens proposed in a full round)")
-    axes.set_title(f"n = {len(result.prompts)} prompts; {bars_note(result.settings.confidence)}")
-    figure.legend(loc="outside lower center", ncols=1)
-    return figure
-
-
-def _gamma_line(axes: Axes, result: AnalysisResult, measure: str, shift: float, color: str, marker: str) -> None:
-    overall = result.by_category[result.by_category["category"] == "all"].set_index("measure")
-    rows = overall.loc[[measure + result.suffixes[setting] for setting in result.gammas]]
-    gammas = [setting.gamma + shift for setting in result.gammas]
-    width = 2.2 if measure == "speedup" else 1.4
-    axes.plot(gammas, rows["value"], color=color, marker=marker, linewidth=width, label=label(measure))
-    axes.vlines(gammas, rows["low"], rows["high"], color=color, linewidth=width)

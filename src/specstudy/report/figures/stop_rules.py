@@ -11,21 +11,27 @@ from matplotlib.figure import Figure
 
 from specstudy.analysis.entropy_bound import COEFFICIENT, MIN_ENTROPY_NATS, lower_bound
 from specstudy.analysis.join import Tables, decoded_tokens
+from specstudy.analysis.measures import phrase
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import EntropyBound
 from specstudy.report.figures.estimates import draw_estimates
-from specstudy.report.style import BLUE, GREEN, INK, ORANGE, VERMILLION, bars_note, interval, new_figure, number
+from specstudy.report.style import (
+    INK,
+    ORANGE,
+    SERIES,
+    VERMILLION,
+    bars_note,
+    interval,
+    new_figure,
+    number,
+    percent,
+    wrapped,
+)
 from specstudy.setting import Setting
 
-_PANELS = {
-    "proposed_per_token": "drafted tokens\nper emitted token",
-    "untested_share": "share of drafted\ntokens never tested",
-    "tokens_per_round": "tokens per round",
-    "speedup": "speedup",
-}
+_PANELS = ("proposed_per_token", "untested_share", "tokens_per_round", "speedup")
 # Light enough to tell many tokens from few, dark enough to see one.
 _TOKENS = ListedColormap(colormaps["Blues"](np.linspace(0.3, 1.0, 256)))
-_LOOKS = ((BLUE, "o"), (VERMILLION, "D"), (ORANGE, "^"), (GREEN, "s"))
 
 
 def rule_differences(result: AnalysisResult, tables: Tables) -> Figure | None:
@@ -37,15 +43,15 @@ def rule_differences(result: AnalysisResult, tables: Tables) -> Figure | None:
     references = sorted({reference.gamma for _, reference in pairs})
     figure = new_figure(9.6, 1.7 + 0.42 * len(rules) * max(1, len(references) / 2))
     panels = figure.subplots(1, len(_PANELS), sharey=True)
-    for axes, (measure, words) in zip(panels, _PANELS.items(), strict=True):
+    for axes, measure in zip(panels, _PANELS, strict=True):
         axes.axvline(0, color=INK, linewidth=0.9, linestyle="--")
         for place, gamma in enumerate(references):
             own = [(setting, reference) for setting, reference in pairs if reference.gamma == gamma]
             shift = 0.24 * (place - (len(references) - 1) / 2)
             rows = [result.comparison.differences[*pair, measure] for pair in own]
             places = [rules.index(setting) + shift for setting, _ in own]
-            draw_estimates(axes, places, rows, f"minus fixed gamma {gamma}", _LOOKS[place % len(_LOOKS)], sideways=True)
-        axes.set_xlabel(words)
+            draw_estimates(axes, places, rows, f"minus fixed gamma {gamma}", SERIES[place % len(SERIES)], sideways=True)
+        axes.set_xlabel(wrapped(phrase(measure), 20))
     panels[0].set_yticks(range(len(rules)), [f"{setting.rule}, gamma {setting.gamma}" for setting in rules])
     panels[0].set_ylim(len(rules) - 0.4, -0.6)
     n = max(result.comparison.differences[*pair, "alpha"].n for pair in pairs)
@@ -80,7 +86,7 @@ def entropy_bound(result: AnalysisResult, tables: Tables) -> Figure | None:
         label = f"1 \N{MINUS SIGN} √(c·H), {words} {coefficient:.3g}"
         axes.plot(x[y >= 0], y[y >= 0], color=color, linestyle=dashes, linewidth=2, label=label)
     axes.set(xlabel="draft entropy H (nats, temperature 1)", ylabel="expected acceptance", ylim=(-0.03, 1.03))
-    brackets = f"in brackets: {result.settings.confidence * 100:g} % intervals over prompts"
+    brackets = f"in brackets: {percent(result.settings.confidence)} intervals over prompts"
     axes.set_title("\n".join([*(_found(row) for row in rows.values()), brackets]))
     figure.legend(loc="outside lower center", ncols=2)
     return figure

@@ -1,0 +1,69 @@
+"""Correlations inside prompts: one coefficient a prompt, and their median over prompts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
+from specstudy.analysis.correlation import Method, why_constant
+
+FEWEST_ROWS = 8
+"""A coefficient inside a prompt rests on at least so many rows."""
+
+
+def coefficients_within(
+    x: Floats, y: Floats, groups: Codes, n_groups: int, method: Method, held: Floats | None = None
+) -> Floats:
+    """The coefficient of x and y (rows,) inside each group, partial on `held` (rows,) if given: float64 (n_groups,).
+
+    `groups` int (rows,): 0 to n_groups - 1, prompts or answers. For Spearman `held` is ranked too. NaN under
+    `FEWEST_ROWS` rows, and where a measure is constant or fixed by the covariate. Rows with a NaN are left out.
+    """
+    kept = np.isfinite(x) & np.isfinite(y)
+    columns = {"x": x[kept], "y": y[kept]} | ({} if held is None else {"held": held[kept]})
+    codes, values = groups[kept], pd.DataFrame(columns)
+    values = values.groupby(codes).rank() if method == "spearman" else values
+    values -= values.groupby(codes).transform("mean")
+    enough = np.bincount(codes, minlength=n_groups) >= FEWEST_ROWS
+
+    def coefficient(a: str, b: str) -> Floats:
+        ab, aa, bb = (np.bincount(codes, values[p] * values[q], n_groups) for p, q in ((a, b), (a, a), (b, b)))
+        defined = (aa > 1e-12) & (bb > 1e-12) & enough
+        return np.where(defined, ab / np.sqrt(np.where(defined, aa * bb, 1.0)), np.nan)
+
+    if held is None:
+        return coefficient("x", "y")
+    xy, xh, yh = coefficient("x", "y"), coefficient("x", "held"), coefficient("y", "held")
+    left = (1 - xh**2) * (1 - yh**2)
+    free = left > 1e-12
+    return np.where(free, (xy - xh * yh) / np.sqrt(np.where(free, left, 1.0)), np.nan)
+
+
+def median_within_prompt(x: Floats, y: Floats, prompts: Codes, method: Method, settings: AnalysisSettings) -> Estimate:
+    """Median over prompts of the coefficient inside one prompt; n is the number of prompts that have one.
+
+    p is Wilcoxon's signed-rank test that the coefficients are centred at zero.
+    """
+    coefficients = coefficients_within(x, y, prompts, int(prompts.max(initial=-1)) + 1, method)
+    coefficients = coefficients[np.isfinite(coefficients)]
+    if len(coefficients) < 3:
+        return Estimate(len(coefficients), null_reason=f"{len(coefficients)} prompts have a coefficient; 3 are needed")
+    reason = why_constant(coefficients)
+    if reason:
+        return Estimate(len(coefficients), null_reason=f"the coefficient {reason}")
+    value = float(np.median(coefficients))
+    samples = _weighted_medians(coefficients, settings.counts(len(coefficients)))
+    median = resampled_quantile(value, samples, len(coefficients))
+    p_value = float(stats.wilcoxon(coefficients).pvalue)
+    return estimate(len(coefficients), median, settings.confidence, p_value)
+
+
+def _weighted_medians(values: Floats, weights: Floats) -> Floats:
+    """Median of values (n,) drawn as often as each row of weights (samples, n) says: (samples,)."""
+    order = np.argsort(values)
+    cumulated, half = np.cumsum(weights[:, order], axis=1), weights.sum(axis=1, keepdims=True) / 2
+    lower, upper = (cumulated >= half).argmax(axis=1), (cumulated > half).argmax(axis=1)
+    medians: Floats = (values[order][lower] + values[order][upper]) / 2
+    return medians
