@@ -29,13 +29,13 @@ def run(tmp_path_factory) -> Path:
 
 def test_figures_are_drawn_again_from_tables_alone_and_the_page_with_them(run, capsys):
     drawn = {path.name: path.read_bytes() for path in (run / "figures").iterdir()}
-    page = (run / "report.html").read_bytes()
     shutil.rmtree(run / "figures")
     (run / "report.html").write_text("with figures as they were")
     figures(run=str(run))
     assert {path.name: path.read_bytes() for path in (run / "figures").iterdir()} == drawn
     assert {Path(line).name for line in capsys.readouterr().out.split()} == {*drawn, "report.html"}
-    assert (run / "report.html").read_bytes() == page
+    n_figures = sum(name.endswith(".svg") for name in drawn)
+    assert (run / "report.html").read_text().count('<figure id="figure-') == n_figures > 0
 
 
 def test_the_manifest_holds_the_hash_of_the_claims_that_were_answered(run):
