@@ -20,12 +20,10 @@ from transformers import DynamicCache
 from specstudy.measure import rounding
 from specstudy.measure.checked_texts import MOST_TOKENS
 from specstudy.measure.decode import complete_warp, generate
-from specstudy.measure.proposers import Proposal, Proposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculation_records import SpeculationSettings, make_proposer
-from specstudy.measure.speculative import Round, SpeculativeLoop
+from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.attention_check import attention_errors
-from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel, Pair
 
 DISTRIBUTION_LEVEL = 1e-4
@@ -157,15 +155,15 @@ def run_self_check(
     for index in range(max(len(prompts), len(shortened))):
         prompt, how = prompts[index % len(prompts)], shortened[index % len(shortened)]
         rng = generator(index)
-        loop = _WatchedLoop(pair, prompt, how, rng)
-        answer = loop.run().token_ids
+        proposer = make_proposer(pair, how)
+        answer, seen = _watched(SpeculativeLoop(pair.verifier, proposer, prompt, how.generation, how.gamma, rng))
         text = torch.tensor([*prompt, *answer], device=pair.verifier.device)
         models = [("verifier", pair.verifier, how.gamma + 1)]
-        if loop.proposer.model and loop.seen["draft"]:
-            models.append(("draft", loop.proposer.model, 1))
+        if proposer.model and seen["draft"]:
+            models.append(("draft", proposer.model, 1))
         for name, model, n_at_once in models:
             uncached = uncached_logits(model, text, keep=len(answer) + 1)
-            compared[name].append(_compare(model, text, len(prompt), uncached, loop.seen[name], n_at_once))
+            compared[name].append(_compare(model, text, len(prompt), uncached, seen[name], n_at_once))
             if name == "verifier":
                 places += probability_places(uncached[:-1], text[len(prompt) :], how.generation.warp, rng)
     single_logit = _largest([largest for c in compared["verifier"] for largest, _ in c.rounding])
@@ -227,51 +225,20 @@ def rounding_differences(
 Seen = list[tuple[int, Tensor]]
 
 
-class _NotingModel(CachedModel):
-    """Keeps the logits [n, V] of its last forward pass."""
-
-    last: Tensor
-
-    def forward(self, ids: Tensor, keep: int, among: Tensor | None = None) -> Tensor:
-        self.last = super().forward(ids, keep, among)
-        return self.last
-
-
-class _NotingProposer:
-    """Keeps the last proposal of another proposer."""
-
-    last: Proposal
-
-    def __init__(self, proposer: Proposer) -> None:
-        self.model = proposer.model
-        self.prefill = proposer.prefill
-        self.keep = proposer.keep
-        self._propose = proposer.propose
-
-    def propose(self, context: Tensor, n: int, uniforms: Tensor, warp: Warp) -> Proposal:
-        self.last = self._propose(context, n, uniforms, warp)
-        return self.last
-
-
-class _WatchedLoop(SpeculativeLoop):
-    """Notes the logits that both models decided by, wherever they follow the finished text: (tokens before, [V],
-    a draft's [K] of the ids that its head can give)."""
-
-    def __init__(
-        self, pair: Pair, prompt: Sequence[int], settings: SpeculationSettings, rng: np.random.Generator
-    ) -> None:
-        self.drafting = _NotingProposer(make_proposer(pair, settings))
-        super().__init__(pair.verifier, self.drafting, prompt, settings.generation, settings.gamma, rng)
-        self.verifier: _NotingModel = _NotingModel(pair.verifier)
-        self.seen: dict[str, Seen] = {"verifier": [], "draft": []}
-
-    def round(self, index: int, n: int) -> Round:
-        start = self.length
-        result = super().round(index, n)
+def _watched(loop: SpeculativeLoop) -> tuple[list[int], dict[str, Seen]]:
+    """A generation's tokens, and the logits that both models decided by, wherever they follow the finished text:
+    (tokens before, [V], a draft's [K] of the ids that its head can give)."""
+    tokens: list[int] = []
+    seen: dict[str, Seen] = {"verifier": [], "draft": []}
+    loop.prefill()
+    for finished in loop.rounds():
+        start = loop.length - len(finished.emitted)
+        verifier_logits, proposal = loop.decided_by
         # What follows a rejected token is no prefix of the text.
-        for name, logits in (("verifier", self.verifier.last), ("draft", self.drafting.last.logits)):
-            self.seen[name] += [(start + i, row) for i, row in enumerate(logits[: result.n_accepted + 1])]
-        return result
+        for name, logits in (("verifier", verifier_logits), ("draft", proposal.logits)):
+            seen[name] += [(start + i, row) for i, row in enumerate(logits[: finished.n_accepted + 1])]
+        tokens += finished.emitted
+    return tokens, seen
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,12 @@ def verify(logits: Tensor, proposal: Proposal, warp: Warp, uniforms: Tensor) -> 
 
 
 class SpeculativeLoop:
-    """One generation: `prefill`, then `rounds`; `run` does both and times them."""
+    """One generation: `prefill`, then `rounds`; `run` does both and times them.
+
+    `decided_by`: the verifier's logits [n + 1, V] and the proposal that decided the last round.
+    """
+
+    decided_by: tuple[Tensor, Proposal]
 
     def __init__(
         self,
@@ -198,6 +203,7 @@ class SpeculativeLoop:
             after = devices.mark(self.device)
             verdict, numbers = self._decide(logits, proposal, verify_uniforms[: len(proposal.ids) + 1])
             if numbers.draft_complete:
+                self.decided_by = (logits, proposal)
                 break
             # The draft's nucleus was wider than the candidates looked at: draft again, from now on with more.
             self.draft_warp = self.draft_warp.widened()
