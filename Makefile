@@ -1,11 +1,11 @@
 # `make help` says what there is. GNU make 3.81 is enough.
 #
 # Every word after a target (spec.gamma=6 prompts=factual) is an override. They are never used in this file: the
-# commands read them from MAKEFLAGS in the environment (pipelines/makeflags.py), so that no value passes through
+# commands read them from MAKEFLAGS in the environment (command_line/makeflags.py), so that no value passes through
 # make's expansion or a shell. For the same reason they are not exported one by one.
 $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(eval unexport $(name))))
 
-# With the first Python would not find the commands' own modules, with the second transformers not its own docstrings.
+# With the first Python would not find what benchmarks share, with the second transformers not its own docstrings.
 unexport PYTHONSAFEPATH
 unexport PYTHONOPTIMIZE
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "pipelines"))
 from synthetic import CATEGORIES, Plan, make_tables  # type: ignore[import-not-found]  # tests/ is on the path at run time only
 
 from specstudy.tables.schema import schema_of
@@ -44,9 +43,8 @@ def write_run(directory: Path, n_prompts: int) -> int:
 def measure(directory: Path) -> None:
     """Do what `make analyze` does with the run, and print what it took."""
     begun_s = time.perf_counter()
-    from analyze import answer
-
     from specstudy.config import StudyConfig
+    from specstudy.running.answer import answer
 
     answer(directory, StudyConfig())
     print(f"figure analysis_2m_rows_s {time.perf_counter() - begun_s:.1f}")

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "pipelines"))
 
 NUMBERS = (1_000, 4_000, 16_000)
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -31,9 +30,10 @@ def prompts(n: int) -> dict[str, str]:
 
 def measure(n: int) -> None:
     """Print what n prompts cost."""
-    import workflow
-    from prefill import PREFILL
     from tiny_study import configuration, tiny_pair  # type: ignore[import-not-found]  # tests/, as above
+
+    from specstudy.running import workflow
+    from specstudy.running.stages.prefill import PREFILL
 
     pair = tiny_pair()
     workflow.find_models = lambda config: lambda: pair

@@ -1,22 +1,7 @@
-"""One prompt in the terminal: what was attended to, the answer by entropy, every speculative round."""
+"""One prompt in the terminal."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import entry
-
-from specstudy.config import PROJECT_ROOT, from_mapping
-from specstudy.report import terminal
-from specstudy.tables.run import open_run
-
-
-def show(id: str, run: str = str(PROJECT_ROOT / "outputs" / "latest")) -> None:
-    """`id` is a prompt_id of the run; `run` a run directory, the last one if not given."""
-    opened = open_run(Path(run).expanduser())
-    tables = {name: opened.table(name) for name in opened.tables}
-    terminal.show_prompt(tables, id, from_mapping(opened.config).spec.primary)
-
+from specstudy.command_line.entry import command
+from specstudy.running.show import show
 
 if __name__ == "__main__":
-    entry.command(show, names=["id", "run"], required=["id"])
+    command(show, names=["id", "run"], required=["id"])

@@ -10,13 +10,13 @@ from contextlib import contextmanager, redirect_stderr
 from typing import NoReturn
 from unittest.mock import patch
 
-import entry
 import pytest
-import workflow
-from prefill import PREFILL
 
+from specstudy.command_line import entry
 from specstudy.config import StudyConfig
 from specstudy.errors import UserError
+from specstudy.running import workflow
+from specstudy.running.stages.prefill import PREFILL
 
 NO_MODELS = "no models are found here"
 

@@ -46,7 +46,7 @@ class StudyServer:
     """The script below, running. Close it at the end."""
 
     def __init__(self) -> None:
-        places = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "pipelines"), *sys.path]
+        places = [str(Path(__file__).parent), *sys.path]
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
@@ -179,25 +179,24 @@ def run_study(pair: Any, arguments: list[str], disaster: Disaster, answered: boo
     """A study by the way that a command takes. One figure is drawn: more of them are no other kind of file."""
     from dataclasses import replace
 
-    import entry
-    import workflow
-    from decode import DECODE
-    from prefill import PREFILL
-    from speculate import SPECULATE
+    from specstudy.command_line import entry
+    from specstudy.running import workflow
+    from specstudy.running.stages.decode import DECODE
+    from specstudy.running.stages.prefill import PREFILL
+    from specstudy.running.stages.speculate import SPECULATE
 
-    def answer(run_dir: Path, config: Any) -> None:
-        import analyze
-
+    def answer_with_one_figure(run_dir: Path, config: Any) -> None:
         from specstudy.report import figures
+        from specstudy.running.answer import answer
 
         figures.DRAWERS = {FIGURE: figures.DRAWERS[FIGURE]}
-        analyze.answer(run_dir, config)
+        answer(run_dir, config)
 
     workflow.find_models = lambda config: lambda: pair
     stages = [replace(stage, measure=disaster.watching(stage.measure)) for stage in (PREFILL, DECODE, SPECULATE)]
     sys.argv = ["study.py", *arguments]
     try:
-        entry.main(lambda config: workflow.run(config, stages, after=answer if answered else None))
+        entry.main(lambda config: workflow.run(config, stages, after=answer_with_one_figure if answered else None))
     except SystemExit as ended:
         return int(ended.code or 0)
 

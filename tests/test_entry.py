@@ -5,14 +5,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import entry
 import pytest
 import torch
 
+from specstudy.command_line import entry
 from specstudy.config import PROJECT_ROOT, StudyConfig
 from specstudy.errors import UserError
 
-COMMANDS = [file for file in sorted((PROJECT_ROOT / "pipelines").glob("*.py")) if "\n    entry." in file.read_text()]
+COMMANDS = [file for file in sorted((PROJECT_ROOT / "pipelines").glob("*.py")) if "command_line" in file.read_text()]
 
 BLOCK_TORCH = """
 import sys
@@ -119,15 +119,13 @@ class Interrupting:
         if name == "hydra":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
-sys.path.insert(0, {pipelines!r})
 runpy.run_path({command!r}, run_name="__main__")
 """
 
 
 @pytest.mark.parametrize("command", ["study", "runs"])
 def test_an_interruption_while_modules_are_imported_is_the_same_line(command: str) -> None:
-    pipelines = PROJECT_ROOT / "pipelines"
-    code = INTERRUPT_AT_IMPORT.format(pipelines=str(pipelines), command=str(pipelines / f"{command}.py"))
+    code = INTERRUPT_AT_IMPORT.format(command=str(PROJECT_ROOT / "pipelines" / f"{command}.py"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "interrupted; the same command goes on from here\n"
@@ -142,9 +140,12 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_checkout_that_was_moved_is_noticed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(entry, "PROJECT_ROOT", Path("/elsewhere"))
-    assert exit_code(monkeypatch, [], lambda: entry.main(lambda config: 0)) == 2
-    assert "was made for /elsewhere: remove it" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["/elsewhere/pipelines/study.py"])
+    with pytest.raises(SystemExit) as exited:
+        entry.main(lambda config: 0)
+    assert exited.value.code == 2
+    said = f"error: /elsewhere/.venv was made for {PROJECT_ROOT}: remove it and run the same command again\n"
+    assert capsys.readouterr().err == said
 
 
 def test_what_a_stage_returns_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +268,7 @@ def test_a_command_refuses_other_words(
 
 @pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
 def test_every_command_refuses_a_wrong_word_without_torch(file: Path, tmp_path: Path) -> None:
-    script = f"import runpy, sys\nsys.path.insert(0, {str(file.parent)!r})\n{BLOCK_TORCH}"
+    script = f"import runpy\n{BLOCK_TORCH}"
     script += f"runpy.run_path({str(file)!r}, run_name='__main__')"
     finished = subprocess.run(
         [sys.executable, "-c", script, "nosuch.key=6"], cwd=tmp_path, capture_output=True, text=True, timeout=60

@@ -8,20 +8,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import makeflags
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from specstudy.command_line import makeflags
 from specstudy.config import PROJECT_ROOT
 from specstudy.errors import UserError
 from specstudy.overrides import study_config
 
 PRINT_WORDS = f"""
 import json, os, sys
-sys.path.insert(0, {str(PROJECT_ROOT / "pipelines")!r})
-import makeflags
-print(json.dumps([sys.argv[1:], makeflags.override_words(os.environ), sorted(os.environ)]))
+names = sorted(os.environ)
+sys.path.insert(0, {str(PROJECT_ROOT / "src")!r})
+from specstudy.command_line import makeflags
+print(json.dumps([sys.argv[1:], makeflags.override_words(os.environ), names]))
 """
 
 

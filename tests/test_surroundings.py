@@ -9,31 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from specstudy.config import PROJECT_ROOT
-
-START = f"import sys; sys.path.insert(0, {str(PROJECT_ROOT / 'pipelines')!r})\n"
-COMMAND = (
-    START
-    + """
-import entry
+COMMAND = """
+from specstudy.command_line import entry
 def work(marker: str) -> None:
     print("\\N{BOX DRAWINGS LIGHT HORIZONTAL} \\N{LATIN SMALL LETTER E WITH ACUTE}", flush=True)
     print("a line\\n" * 100_000)
     open(marker, "w").close()
 entry.command(work, names=["marker"], required=["marker"])
 """
-)
-FIGURE = (
-    START
-    + """
-import surroundings, pathlib
+FIGURE = """
+import pathlib, sys
+from specstudy.command_line import surroundings
 from specstudy.report.style import figure_style, new_figure, save
 with figure_style():
     figure = new_figure()
     figure.subplots().set_title("$5 and 100 %")
     print(*save(figure, pathlib.Path(sys.argv[1]), "drawn"))
 """
-)
 
 
 def python(script: str, *arguments: str, shell: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -51,19 +43,22 @@ def python(script: str, *arguments: str, shell: str = "", **environment: str) ->
     [("", False), ("0", False), ("-5", False), ("\N{SUPERSCRIPT TWO}", False), ("wide", False), ("132", True)],
 )
 def test_a_width_that_is_none_counts_as_not_given(value: str, kept: bool) -> None:
-    script = "import surroundings, os; print(os.environ.get('COLUMNS'), os.environ.get('LINES'))"
-    finished = python(START + script, COLUMNS=value, LINES=value)
+    script = "import specstudy.command_line, os; print(os.environ.get('COLUMNS'), os.environ.get('LINES'))"
+    finished = python(script, COLUMNS=value, LINES=value)
     assert finished.stdout.split() == ([value] if kept else ["None"]) * 2
 
 
 def test_warnings_are_no_errors() -> None:
-    script = "import surroundings, warnings, os; warnings.warn('old'); print(os.environ.get('PYTHONWARNINGS'))"
-    finished = python(START + script, PYTHONWARNINGS="error")
+    script = (
+        "import specstudy.command_line, warnings, os; warnings.warn('old'); print(os.environ.get('PYTHONWARNINGS'))"
+    )
+    finished = python(script, PYTHONWARNINGS="error")
     assert (finished.returncode, finished.stdout) == (0, "None\n")
 
 
 def test_docstrings_stay() -> None:
-    script = START + "import surroundings; print(sys.flags.optimize, bool(surroundings.__doc__), sys.argv[1])"
+    script = "import sys; from specstudy.command_line import surroundings\n"
+    script += "print(sys.flags.optimize, bool(surroundings.__doc__), sys.argv[1])"
     assert python(script, "a b", PYTHONOPTIMIZE="2").stdout == "0 True a b\n"
 
 

@@ -8,18 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import entry
 import pyarrow.parquet as pq
 import pytest
-import study
 import torch
 from matplotlib.image import imread
 from processes import STUDY_WORDS, Finished, results, run, start, stop_after
 
 from specstudy import open_run
+from specstudy.command_line import entry
 from specstudy.config import PROJECT_ROOT
 from specstudy.records import TABLES
 from specstudy.report.figures import DRAWERS
+from specstudy.running.studies import study
 from specstudy.tables.manifest import is_finished
 from specstudy.tables.run import Run
 from specstudy.tables.run_directory import read_table
@@ -85,7 +85,6 @@ class Blocked:
         if name.partition(".")[0] in ("torch", "transformers"):
             raise ImportError(f"{{name}} is blocked")
 sys.meta_path.insert(0, Blocked())
-sys.path.insert(0, {str(PROJECT_ROOT / "pipelines")!r})
 sys.argv = ["analyze.py", *{STUDY_WORDS!r}, "output_dir={tmp_path}"]
 runpy.run_path({str(PROJECT_ROOT / "pipelines/analyze.py")!r}, run_name="__main__")
 """
@@ -118,7 +117,7 @@ def test_what_the_user_can_mend_is_one_line_and_leaves_nothing(
     monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
     monkeypatch.setattr(sys, "argv", ["study.py", *words, f"output_dir={tmp_path / 'outputs'}"])
     with pytest.raises(SystemExit) as exited:
-        entry.main(study.study)
+        entry.main(study)
     said = capsys.readouterr()
     assert (exited.value.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert said.err.startswith(f"error: {line}")

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from decode import DECODE
 from host_synchronisations import synchronising_places
 from mps_rules import FALLBACKS, NotOnMpsError, allowed_fallbacks, operations_on_mps, under_mps_rules
-from prefill import PREFILL
-from routing import ROUTING
-from speculate import SPECULATE
-from stages import Stage
 from tiny_study import PROMPTS, configuration, tiny_pair
 
 from specstudy.measure import sampling
 from specstudy.models.load import Pair
 from specstudy.prompts import Prompt, render
+from specstudy.running.stage import Stage
+from specstudy.running.stages.decode import DECODE
+from specstudy.running.stages.prefill import PREFILL
+from specstudy.running.stages.routing import ROUTING
+from specstudy.running.stages.speculate import SPECULATE
 
 SETTINGS = {
     "sampling": [],

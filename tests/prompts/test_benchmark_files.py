@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
-import workflow
 
 from specstudy.config import PROJECT_ROOT
 from specstudy.overrides import study_config
 from specstudy.prompts import Message, Prompt
+from specstudy.running import workflow
 
 
 def lines(*rows: object) -> bytes:

@@ -1,0 +1,1 @@
+"""How studies are run: stages, their store, workers, and what the commands do. Imports whatever it needs."""

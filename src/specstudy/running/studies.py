@@ -1,0 +1,55 @@
+"""What is run with a configuration: the whole study, single stages of it, or its answers alone."""
+
+from __future__ import annotations
+
+from specstudy.config import StudyConfig
+from specstudy.records import STAGE_TABLES
+from specstudy.running.answer import answer
+from specstudy.running.stages.decode import DECODE
+from specstudy.running.stages.prefill import PREFILL
+from specstudy.running.stages.routing import ROUTING
+from specstudy.running.stages.speculate import SPECULATE
+from specstudy.running.workflow import run, run_path_of
+from specstudy.tables.run_directory import table_path
+
+STAGES = (PREFILL, DECODE, SPECULATE)
+
+
+def study(config: StudyConfig) -> int:
+    """Measure what is not measured yet, and answer."""
+    return run(config, STAGES, after=answer)
+
+
+def prefill(config: StudyConfig) -> int:
+    """Attention over the prompts alone."""
+    return run(config, [PREFILL])
+
+
+def decode(config: StudyConfig) -> int:
+    """The verifier's own answers alone."""
+    return run(config, [DECODE])
+
+
+def speculate(config: StudyConfig) -> int:
+    """Speculative decoding alone."""
+    return run(config, [SPECULATE])
+
+
+def routing(config: StudyConfig) -> int:
+    """The study with its routing, for a verifier that has experts. Raises UserError, before any work, for another."""
+    from specstudy.models.routers import router_kind
+    from specstudy.models.sources import find_source
+
+    models = config.models
+    source = find_source(models.verifier, "models.verifier", models.trust_remote_code)
+    router_kind(source.config(), models.verifier)
+    return run(config, [*STAGES, ROUTING], after=answer)
+
+
+def analyze(config: StudyConfig) -> int:
+    """Answer from the run's tables; measure first whatever of them is missing."""
+    path = run_path_of(config)
+    missing = [
+        stage for stage in STAGES if not all(table_path(path, table).exists() for table in STAGE_TABLES[stage.name])
+    ]
+    return run(config, missing, after=answer)
