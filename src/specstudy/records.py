@@ -248,8 +248,8 @@ class Correlation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingRow:
-    """What every row about a setting of speculation, over all prompts, begins with."""
+class ConditionRow:
+    """What every row about a condition of speculation, over all prompts, begins with."""
 
     gamma: int = column("tokens proposed in a full round")
     proposer: str = column("who drafts")
@@ -260,8 +260,8 @@ class SettingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingMeasure(SettingRow):
-    """A measure at one setting."""
+class ConditionMeasure(ConditionRow):
+    """A measure at one condition."""
 
     measure: str = column("what was measured, or what theory makes of it")
     n: int = column("prompts behind it")
@@ -272,10 +272,10 @@ class SettingMeasure(SettingRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingDifference(SettingRow):
-    """A measure at one setting minus the same at another, prompt by prompt."""
+class ConditionDifference(ConditionRow):
+    """A measure at one condition minus the same at another, prompt by prompt."""
 
-    reference_gamma: int = column("gamma of the setting that is subtracted")
+    reference_gamma: int = column("gamma of the condition that is subtracted")
     reference_proposer: str = column("its proposer")
     reference_stop: str = column("its stop rule")
     reference_stop_threshold: float | None = column("that rule's threshold; null where it is none")
@@ -306,7 +306,7 @@ class EntropyBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorScore:
-    """How well a predictor foretells the fate of tested draft tokens at the primary setting."""
+    """How well a predictor foretells the fate of tested draft tokens at the primary condition."""
 
     predictor: str = column("what is known of a token before it is tested: draft_entropy, draft_top_prob, ...")
     metric: str = column("auroc, brier_score or calibration_error, the last two on prompts that the fit has not seen")
@@ -620,7 +620,7 @@ class RoutingMeasure(EstimateRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingCost(SettingRow):
+class RoutingCost(ConditionRow):
     """What verifying gamma + 1 tokens costs: by the bytes that it reads, and by the clock (estimate)."""
 
     batch: int = column("sequences verified together; the bytes model takes them as independent of each other")
@@ -704,8 +704,8 @@ TABLES: dict[str, type] = {
     "spec_rounds": SpecRound,
     "spec_runs": SpecRun,
     "correlations": Correlation,
-    "setting_measures": SettingMeasure,
-    "setting_differences": SettingDifference,
+    "condition_measures": ConditionMeasure,
+    "condition_differences": ConditionDifference,
     "entropy_bound": EntropyBound,
     "predictors": PredictorScore,
     "calibration": CalibrationBin,
@@ -752,7 +752,7 @@ STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
     "routing": ("routing_tokens", "routing_layers"),
     "analyze": (
-        *("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims"),
+        *("correlations", "condition_measures", "condition_differences", "entropy_bound", "claims"),
         *MECHANISM_TABLES,
         *SINK_TABLES,
         *VERSION_TABLES,

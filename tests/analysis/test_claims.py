@@ -12,8 +12,8 @@ from specstudy.analysis.declarations import Declaration, declarations, declarati
 from specstudy.analysis.measures import label
 from specstudy.analysis.study import analyze
 from specstudy.analysis.verdicts import decide, detectable_correlation
+from specstudy.condition import Condition
 from specstudy.records import Claim
-from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=400)
 KINDS = {
@@ -143,8 +143,8 @@ def test_claims_on_sampling_need_a_sweep_and_are_answered_by_one():
     for key in ("temperature", "top_p"):
         assert alone[f"{key}_barely_matters"].verdict == "not_run"
         assert f"only one {key} was run; a sweep of {key} answers it" in alone[f"{key}_barely_matters"].note
-    grid = tuple(Setting(4, "model", "none", heat, nucleus) for heat in (0.3, 1.0) for nucleus in (0.8, 1.0))
-    plan = Plan(n_per_category=8, n_answer_tokens=48, settings=grid, temperature_effect=-2.0)
+    grid = tuple(Condition(4, "model", "none", heat, nucleus) for heat in (0.3, 1.0) for nucleus in (0.8, 1.0))
+    plan = Plan(n_per_category=8, n_answer_tokens=48, conditions=grid, temperature_effect=-2.0)
     swept = claims_of(plan)
     assert swept["temperature_barely_matters"].verdict == "contradicted", swept["temperature_barely_matters"].note
     assert swept["top_p_barely_matters"].verdict == "supported", swept["top_p_barely_matters"].note

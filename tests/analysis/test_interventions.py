@@ -15,8 +15,8 @@ from synthetic_versions import POISONS, Shift, version_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.interventions import Interventions, analyze_interventions
 from specstudy.analysis.study import AnalysisResult, analyze
+from specstudy.condition import STUDY_CONDITION
 from specstudy.records import ArrowVerdict, Claim
-from specstudy.setting import STUDY_SETTING
 from specstudy.tables.schema import to_table
 
 FAST = AnalysisSettings(bootstrap_samples=300)
@@ -30,7 +30,7 @@ def tables(which: str, **shifts: Shift) -> dict[str, pd.DataFrame]:
 
 
 def found(which: str, **shifts: Shift) -> Interventions:
-    return analyze_interventions(tables(which, **shifts), STUDY_SETTING, FAST)
+    return analyze_interventions(tables(which, **shifts), STUDY_CONDITION, FAST)
 
 
 def arrows(told: Interventions, kind: str) -> dict[str, ArrowVerdict]:
@@ -138,7 +138,7 @@ def test_differences_between_prompts_and_of_controls_are_no_part_of_a_slope() ->
 
 def test_few_prompts_have_no_slope() -> None:
     one = version_tables("temperatures", {}, Plan(n_per_category=1, categories=("code", "math"), n_answer_tokens=6))
-    rows = analyze_interventions(one, STUDY_SETTING, FAST).models
+    rows = analyze_interventions(one, STUDY_CONDITION, FAST).models
     assert rows
     assert {row.slope for row in rows} == {row.residual_sd for row in rows} == {None}
     assert {row.null_reason for row in rows} == {"mean_sampling_entropy_bits varies in 2 prompts; 3 are needed"}

@@ -28,7 +28,7 @@ from specstudy.tables.schema import schema_of
 pytestmark = pytest.mark.timeout(900)
 
 # Not drawn for two prompts at one setting.
-SEVERAL_SETTINGS = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
+SEVERAL_CONDITIONS = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
 OF_VERSIONS = {"version_effects", "version_pairs", "imposed_entropy"}
 OF_ROUTING = {"distinct_experts", "bytes_and_clock"}
 NEEDS_MORE = {
@@ -39,7 +39,7 @@ NEEDS_MORE = {
     "context_matrix",
     "rule_differences",
     "acceptance_by_sampling",
-    *SEVERAL_SETTINGS,
+    *SEVERAL_CONDITIONS,
 }
 
 

@@ -21,7 +21,7 @@ from transformers import MixtralConfig, PreTrainedConfig
 
 from specstudy import open_run
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.join import prompt_frame, settings_measured
+from specstudy.analysis.join import conditions_measured, prompt_frame
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.config import ModelsConfig, StudyConfig
 from specstudy.errors import UserError
@@ -147,9 +147,9 @@ def test_layers_say_what_their_experts_weigh(studied_case: Studied) -> None:
 
 def analysed(run: Run) -> RoutingAnalysis:
     tables = {name: run.table(name) for name in run.tables}
-    settings = settings_measured(tables)
+    conditions = conditions_measured(tables)
     found = analyze_routing(
-        tables, prompt_frame(tables), settings, settings[-1], AnalysisSettings(bootstrap_samples=50)
+        tables, prompt_frame(tables), conditions, conditions[-1], AnalysisSettings(bootstrap_samples=50)
     )
     assert found is not None
     return found

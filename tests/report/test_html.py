@@ -17,12 +17,12 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
+from specstudy.condition import Condition
 from specstudy.errors import UserError
 from specstudy.report import html
 from specstudy.report.chapters import CHAPTERS, answer, prompts
 from specstudy.report.figures import DRAWERS, draw_all
 from specstudy.report.words import verdict_words
-from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 MANIFEST = {
@@ -118,10 +118,10 @@ def write(tables, directory: Path, manifest=MANIFEST, figures: bool = False) -> 
 
 @pytest.fixture(scope="module")
 def nasty_page(tmp_path_factory) -> str:
-    fixed = Setting(4, "model", "none", 0.7, 0.9)
+    fixed = Condition(4, "model", "none", 0.7, 0.9)
     others = {"gamma": 2}, {"stop": "entropy", "stop_threshold": 0.2}, {"temperature": 1.0}
-    settings = (fixed, *(replace(fixed, **changes) for changes in others))
-    plan = Plan(n_per_category=2, n_answer_tokens=24, settings=settings)
+    conditions = (fixed, *(replace(fixed, **changes) for changes in others))
+    plan = Plan(n_per_category=2, n_answer_tokens=24, conditions=conditions)
     tables = with_routing(version_tables("temperatures", {}, plan))
     for name in ("decode_tokens", "spec_tokens", "prefill_tokens"):
         tables[name].loc[tables[name]["token_id"] == 3, "token"] = NASTY

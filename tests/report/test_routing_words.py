@@ -10,9 +10,9 @@ import numpy as np
 
 from specstudy.analysis.routing.sequences import Layers
 from specstudy.analysis.routing.study import RoutingAnalysis
+from specstudy.condition import STUDY_CONDITION
 from specstudy.records import RoutingCost, RoutingWindow
 from specstudy.report.routing_words import experts_sentence
-from specstudy.setting import STUDY_SETTING
 
 NOTHING: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high", "null_reason", "layer", "pairwise_null_reason"))
 LAYERS = Layers([0, 1], 8, 2, np.array([10.0, 10.0]), 100.0)
@@ -24,16 +24,16 @@ def window(source: str, width: int, pairwise: float | None) -> RoutingWindow:
 
 
 def cost(gamma: int, clock: float | None) -> RoutingCost:
-    setting = asdict(replace(STUDY_SETTING, gamma=gamma))
+    condition = asdict(replace(STUDY_CONDITION, gamma=gamma))
     by_bytes = {"by_bytes": 0.8125, "by_bytes_uniform": 0.7, "by_bytes_independent": 0.75, "by_bytes_pairwise": None}
     nothing = ("ci_low", "ci_high", "by_bytes_ci_low", "by_bytes_ci_high", "null_reason")
     speeds = dict.fromkeys(("speedup", "speedup_by_bytes", "speedup_by_clock", *nothing))
     experts = {"distinct_one": 2.0, "distinct_pass": 4.5}
-    return RoutingCost(**setting, batch=1, n=5, **experts, **by_bytes, **speeds, estimate=clock)
+    return RoutingCost(**condition, batch=1, n=5, **experts, **by_bytes, **speeds, estimate=clock)
 
 
 def sentence(windows: list[RoutingWindow], costs: list[RoutingCost]) -> str:
-    result: Any = SimpleNamespace(routing=RoutingAnalysis(LAYERS, windows, [], costs), primary=STUDY_SETTING)
+    result: Any = SimpleNamespace(routing=RoutingAnalysis(LAYERS, windows, [], costs), primary=STUDY_CONDITION)
     return experts_sentence(result)
 
 

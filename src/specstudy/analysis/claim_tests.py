@@ -19,28 +19,28 @@ from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
 from specstudy.analysis.version_effects import differences
 from specstudy.analysis.within import median_within_prompt
-from specstudy.setting import Setting
+from specstudy.condition import Condition
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the tests may look at. `suffixes`: what each setting's measures carry after their names.
+    """What the tests may look at. `suffixes`: what each condition's measures carry after their names.
 
-    `prompts`: a row a prompt. `decoded`, `tested`: a row a token, the latter of the primary setting. `versions`: a row
-    a version of a prompt (`Interventions.versions`).
+    `prompts`: a row a prompt. `decoded`, `tested`: a row a token, `tested` at the primary condition. `versions`: a
+    row a version of a prompt (`Interventions.versions`).
     """
 
     prompts: pd.DataFrame
     decoded: pd.DataFrame
     tested: pd.DataFrame
-    suffixes: Mapping[Setting, str]
-    primary: Setting | None
+    suffixes: Mapping[Condition, str]
+    primary: Condition | None
     mechanism: Mechanism
     settings: AnalysisSettings
     versions: pd.DataFrame
 
     def measure(self, name: str) -> Key:
-        """The column of a measure: as it is, or of the primary setting."""
+        """The column of a measure: as it is, or of the primary condition."""
         if name in self.prompts or self.primary is None:
             return name
         return At(name, self.primary, self.suffixes[self.primary])
@@ -150,14 +150,14 @@ def _paired(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _extremes(key: str, measure: str, evidence: Evidence) -> tuple[Floats, tuple[float, float] | None]:
     """Per prompt: the measure at the highest value of a key minus that at its lowest, averaged over the other keys."""
-    values = sorted({getattr(setting, key) for setting in evidence.suffixes})
+    values = sorted({getattr(condition, key) for condition in evidence.suffixes})
     if len(values) < 2:
         return np.zeros(0), None
     low, high = values[0], values[-1]
     columns = [
-        evidence.prompts[At(measure, setting)] - evidence.prompts[At(measure, lowest)]
-        for setting in evidence.suffixes
-        if getattr(setting, key) == high and (lowest := replace(setting, **{key: low})) in evidence.suffixes
+        evidence.prompts[At(measure, condition)] - evidence.prompts[At(measure, lowest)]
+        for condition in evidence.suffixes
+        if getattr(condition, key) == high and (lowest := replace(condition, **{key: low})) in evidence.suffixes
     ]
     if not columns:
         return np.zeros(0), None

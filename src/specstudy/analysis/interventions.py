@@ -11,8 +11,8 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, frame_of
 from specstudy.analysis.version_effects import version_effects, version_frame
 from specstudy.analysis.version_models import version_models
+from specstudy.condition import Condition
 from specstudy.records import ArrowVerdict, VersionEffect, VersionModel
-from specstudy.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Interventions:
         return next((row for row in self.effects if (row.kind, row.dose, row.measure) == wanted), None)
 
 
-def analyze_interventions(tables: Tables, primary: Setting | None, settings: AnalysisSettings) -> Interventions:
+def analyze_interventions(tables: Tables, primary: Condition | None, settings: AnalysisSettings) -> Interventions:
     """All that a run's versions tell; `tables` with the rows of altered prompts."""
     measured = version_frame(tables, primary)
     effects = version_effects(tables, measured, settings)

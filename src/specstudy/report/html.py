@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from specstudy import __version__
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import label, phrase, setting_name
+from specstudy.analysis.measures import condition_name, label, phrase
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report import style, words
 from specstudy.report.chapters import CHAPTERS
@@ -68,7 +68,7 @@ def _common(result: AnalysisResult) -> dict[str, Any]:
     return {
         "result": result,
         "confidence": style.percent(result.settings.confidence),
-        "primary": setting_name(result.primary, result.suffixes) if result.primary else "",
+        "primary": condition_name(result.primary, result.suffixes) if result.primary else "",
         "marks": style.category_marks(result.prompts["category"]),
         "levels": range(ENTROPY_LEVELS + 1),
         "darkest_bits": DARKEST_BITS,

@@ -12,9 +12,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from specstudy.analysis.join import Tables, settings_measured
-from specstudy.analysis.measures import primary_setting, setting_name, setting_suffixes
+from specstudy.analysis.join import Tables, conditions_measured
+from specstudy.analysis.measures import condition_name, condition_suffixes, primary_condition
 from specstudy.analysis.study import AnalysisResult
+from specstudy.condition import STUDY_CONDITION, Condition
 from specstudy.records import Claim
 from specstudy.report import words
 from specstudy.report.checks import CheckRow, check_rows
@@ -23,7 +24,6 @@ from specstudy.report.prompt_terminal import draw_prompt
 from specstudy.report.prompt_view import PromptViews
 from specstudy.report.routing_words import experts_sentence
 from specstudy.report.style import interval, number
-from specstudy.setting import STUDY_SETTING, Setting
 
 _VERDICT_STYLES = {"supported": "green", "contradicted": "red", "undecided": "yellow", "not_run": "dim"}
 
@@ -68,15 +68,15 @@ def _findings(result: AnalysisResult, tables: Tables) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def show_prompt(tables: Tables, prompt_id: str, wanted: Setting = STUDY_SETTING) -> None:
+def show_prompt(tables: Tables, prompt_id: str, wanted: Condition = STUDY_CONDITION) -> None:
     """Prints one prompt: its tokens with sinks, the answer by entropy, the rounds (at `wanted`), and a summary.
 
     Raises UserError, naming near ids, for a prompt that the run does not hold.
     """
-    suffixes = setting_suffixes(settings_measured(tables))
-    setting = primary_setting(list(suffixes), wanted)
-    view = PromptViews(tables, setting).view(prompt_id)
-    draw_prompt(view, setting_name(setting, suffixes) if setting else "", report_console())
+    suffixes = condition_suffixes(conditions_measured(tables))
+    condition = primary_condition(list(suffixes), wanted)
+    view = PromptViews(tables, condition).view(prompt_id)
+    draw_prompt(view, condition_name(condition, suffixes) if condition else "", report_console())
 
 
 def _links(result: AnalysisResult) -> Table:

@@ -8,7 +8,15 @@ from typing import Any
 import pandas as pd
 
 from specstudy.analysis.join import Tables, frame_of
-from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, Key, label, measures_in, setting_name, short
+from specstudy.analysis.measures import (
+    CONTEXT_MEASURES,
+    ENTROPY_MEASURE,
+    Key,
+    condition_name,
+    label,
+    measures_in,
+    short,
+)
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim
 from specstudy.report.style import interval, number, percent
@@ -25,7 +33,7 @@ FAILURES_NAMED = 5
 
 
 def summary_measures(result: AnalysisResult) -> dict[str, Key]:
-    """Measures of the summary by their short names, those of the primary setting, as far as they were measured."""
+    """Measures of the summary by their short names, those of the primary condition, as far as they were measured."""
     named = {short(m): result.key(m) for m in measures_in("summary")}
     return {words: key for words, key in named.items() if key in result.prompts and result.prompts[key].notna().any()}
 
@@ -63,11 +71,11 @@ def verdict_words(claim: Claim) -> str:
 
 
 def speed_sentence(result: AnalysisResult) -> str:
-    """The primary setting's speedup, said plainly: above 1, below 1, or not told apart from it."""
+    """The primary condition's speedup, said plainly: above 1, below 1, or not told apart from it."""
     row = mean_row(result, result.at("speedup")) if result.primary else None
     if row is None or result.primary is None:
         return "Speculative decoding was not measured."
-    where = f"At {setting_name(result.primary, result.suffixes)}"
+    where = f"At {condition_name(result.primary, result.suffixes)}"
     bounds = interval(row["low"], row["high"])
     if not bounds:
         return f"{where} the mean speedup is {number(row['value'])} over {row['n']} prompts (no interval)."
@@ -79,7 +87,7 @@ def speed_sentence(result: AnalysisResult) -> str:
 
 
 def reliability_sentence(result: AnalysisResult) -> str:
-    """The split-half reliabilities at the primary setting; empty where none is known."""
+    """The split-half reliabilities at the primary condition; empty where none is known."""
     known = dict(zip(result.reliability["measure"], result.reliability["value"], strict=True))
     parts = [
         f"{name.removesuffix(' (bits)')} {number(known[m])}"
