@@ -44,7 +44,7 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     told = result.interventions
     for name, rows in (
         ("version_effects", told.effects),
-        ("arrow_verdicts", told.arrows),
+        ("link_verdicts", told.links),
         ("version_models", told.models),
     ):
         publish_table(run_dir, name, to_table(name, rows))

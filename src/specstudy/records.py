@@ -643,17 +643,17 @@ class RoutingCost(ConditionRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrowVerdict:
-    """An arrow of the chain, asked of one kind of alteration at its largest dose."""
+class LinkVerdict:
+    """A link of the chain, asked of one kind of alteration at its largest dose."""
 
-    arrow: str = column("attention to entropy, entropy to acceptance or attention to acceptance")
+    link: str = column("attention to entropy, entropy to acceptance or attention to acceptance")
     kind: str = column("how the prompts, or the models that read them, were altered")
     dose: int = column("how much, from 1; 0 where there is no more or less")
-    moved: str | None = column("measure at the arrow's beginning; null where a position was hidden from attention")
+    moved: str | None = column("measure at the link's beginning; null where a position was hidden from attention")
     moved_difference: float | None = column("mean of version minus control")
     moved_ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")
     moved_ci_high: float | None = column("upper end of its bootstrap interval (by original prompt)")
-    watched: str = column("measure at the arrow's end")
+    watched: str = column("measure at the link's end")
     n: int = column("original prompts with both values of it")
     watched_difference: float | None = column("mean of version minus control")
     watched_ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")
@@ -723,7 +723,7 @@ TABLES: dict[str, type] = {
     "sink_answers": SinkAnswer,
     "prompt_versions": PromptVersion,
     "version_effects": VersionEffect,
-    "arrow_verdicts": ArrowVerdict,
+    "link_verdicts": LinkVerdict,
     "version_models": VersionModel,
     "routing_tokens": RoutingToken,
     "routing_layers": RoutingLayer,
@@ -745,7 +745,7 @@ SINK_TABLES = (
     "sink_answers",
 )
 ROUTING_TABLES = ("routing_windows", "routing_measures", "routing_costs")
-VERSION_TABLES = ("version_effects", "arrow_verdicts", "version_models")
+VERSION_TABLES = ("version_effects", "link_verdicts", "version_models")
 STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
     "decode": ("decode_tokens", "decode_runs", "decode_attention"),

@@ -22,7 +22,7 @@ from specstudy.errors import UserError
 from specstudy.report import html
 from specstudy.report.chapters import CHAPTERS, answer, prompts
 from specstudy.report.figures import DRAWERS, draw_all
-from specstudy.report.words import verdict_words
+from specstudy.report.narrative.overview import verdict_words
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 MANIFEST = {

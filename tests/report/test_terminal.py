@@ -11,7 +11,7 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
 from specstudy.errors import UserError
 from specstudy.report import terminal
-from specstudy.report.words import models_sentence
+from specstudy.report.narrative.overview import models_sentence
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 PLAN = Plan(n_per_category=3, n_answer_tokens=24)

@@ -13,8 +13,8 @@ from rich.text import Text
 from specstudy.analysis.compare import Comparison, Side
 from specstudy.analysis.measures import short
 from specstudy.report.console import report_console, report_table
+from specstudy.report.narrative.overview import VERDICTS, alarm
 from specstudy.report.style import NONE, interval, number, percent, visible_token
-from specstudy.report.words import VERDICTS, alarm
 from specstudy.tables import manifest
 from specstudy.tables.differences import override_text
 

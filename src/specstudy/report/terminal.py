@@ -17,12 +17,12 @@ from specstudy.analysis.measures import condition_name, condition_suffixes, prim
 from specstudy.analysis.study import AnalysisResult
 from specstudy.condition import STUDY_CONDITION, Condition
 from specstudy.records import Claim
-from specstudy.report import words
 from specstudy.report.checks import CheckRow, check_rows
 from specstudy.report.console import report_console, report_table
+from specstudy.report.narrative import overview
+from specstudy.report.narrative.routing import experts_sentence
 from specstudy.report.prompt_terminal import draw_prompt
 from specstudy.report.prompt_view import PromptViews
-from specstudy.report.routing_words import experts_sentence
 from specstudy.report.style import interval, number
 
 _VERDICT_STYLES = {"supported": "green", "contradicted": "red", "undecided": "yellow", "not_run": "dim"}
@@ -33,8 +33,8 @@ def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any],
     console = report_console()
     console.print()
     _print_alarm(manifest, console)
-    console.print(Text(words.models_sentence(manifest) or "specstudy", style="bold"))
-    console.print(Text(words.chain_sentence(result)))
+    console.print(Text(overview.models_sentence(manifest) or "specstudy", style="bold"))
+    console.print(Text(overview.chain_sentence(result)))
     console.print(_links(result))
     for sentence in _findings(result, tables):
         console.print(Text(sentence))
@@ -48,7 +48,7 @@ def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any],
 
 
 def _print_alarm(manifest: Mapping[str, Any], console: Console) -> None:
-    if alarm := words.alarm(manifest):
+    if alarm := overview.alarm(manifest):
         console.print(Panel(Text(alarm, style="bold"), style="bold white on red", box=box.HEAVY))
 
 
@@ -63,8 +63,8 @@ def _checks(rows: list[CheckRow]) -> Table:
 
 
 def _findings(result: AnalysisResult, tables: Tables) -> list[str]:
-    sentences = [words.speed_sentence(result), experts_sentence(result), words.reliability_sentence(result)]
-    sentences += [*words.constant_measures(result), words.failures_sentence(tables)]
+    sentences = [overview.speed_sentence(result), experts_sentence(result), overview.reliability_sentence(result)]
+    sentences += [*overview.constant_measures(result), overview.failures_sentence(tables)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -104,14 +104,14 @@ def _links(result: AnalysisResult) -> Table:
 
 def _means(result: AnalysisResult) -> Table:
     table = report_table("Means by category")
-    measures = words.summary_measures(result)
+    measures = overview.summary_measures(result)
     table.add_column("category", no_wrap=True, overflow="ellipsis", max_width=16)
     table.add_column("n", justify="right")
     for name in measures:
         table.add_column(name, justify="right")
     sizes = result.prompts["category"].value_counts()
     for category in [*sorted(sizes.index), "all"]:
-        rows = [words.mean_row(result, measure, category) for measure in measures.values()]
+        rows = [overview.mean_row(result, measure, category) for measure in measures.values()]
         cells = [number(None if row is None else row["value"]) for row in rows]
         n = len(result.prompts) if category == "all" else sizes[category]
         table.add_row(Text(category), str(n), *cells, style="bold" if category == "all" else "")
@@ -131,7 +131,7 @@ def _claims(result: AnalysisResult) -> Table:
 
 
 def _verdict(claim: Claim) -> Text:
-    return Text(words.verdict_words(claim), style=_VERDICT_STYLES[claim.verdict])
+    return Text(overview.verdict_words(claim), style=_VERDICT_STYLES[claim.verdict])
 
 
 def _files(run_dir: Path) -> Panel:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from specstudy.records import TABLES
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised whenever a column changes its name, type or meaning: results of another version are computed again."""
 
 _CONDITION = ("proposer", "stop", "stop_threshold", "temperature", "top_p", "gamma")
@@ -51,7 +51,7 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "sink_answers": ("quantity", "measure"),
     "prompt_versions": ("prompt_id",),
     "version_effects": ("measure", "kind", "dose"),
-    "arrow_verdicts": ("arrow", "kind"),
+    "link_verdicts": ("link", "kind"),
     "version_models": ("kinds", "x", "y"),
     "routing_tokens": (*_ROUTING, "round", "index", "layer"),
     "routing_layers": (*_ROUTING, "layer"),

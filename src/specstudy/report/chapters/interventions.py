@@ -10,7 +10,7 @@ from specstudy.analysis.measures import measures_in, phrase
 from specstudy.analysis.study import AnalysisResult
 from specstudy.analysis.version_effects import PER_DOSE
 from specstudy.report.chapters.chapter import Chapter, Context
-from specstudy.report.intervention_words import arrow_sentences, kind_words
+from specstudy.report.narrative.interventions import kind_words, link_sentences
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -24,7 +24,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     return {
         "n_originals": told.versions["original_id"].nunique(),
         "n_versions": len(told.versions),
-        "arrows": arrow_sentences(told.arrows),
+        "links": link_sentences(told.links),
         "claims": [claim for claim in result.claims if claim.family == "interventions" and claim.verdict != "not_run"],
         "measures": [phrase(name) for name in measured],
         "effects": [

@@ -8,8 +8,8 @@ from typing import Any
 from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import MEASURES, condition_name, label, measures_in
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report import words
 from specstudy.report.chapters.chapter import Chapter, Context
+from specstudy.report.narrative import overview
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -22,7 +22,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
 
 
 def _row(result: AnalysisResult, measure: str) -> dict[str, Any]:
-    cells = [words.mean_row(result, result.at(measure, condition)) for condition in result.suffixes]
+    cells = [overview.mean_row(result, result.at(measure, condition)) for condition in result.suffixes]
     return {"measure": label(measure), "digits": MEASURES[measure].digits, "cells": cells}
 
 

@@ -11,7 +11,7 @@ from specstudy import formulas
 from specstudy.analysis.join import Tables
 from specstudy.analysis.sinks.prediction import NOTHING, POSITION, RECEIVED, WINDOW, Case
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.sink_words import POSITION_WORDS, PREDICTOR_WORDS
+from specstudy.report.narrative.sinks import POSITION_WORDS, PREDICTOR_WORDS
 from specstudy.report.style import BLUE, INK, LIGHT, VERMILLION, bars_note, new_figure, wrapped
 
 

@@ -12,7 +12,7 @@ from sink_tables import prompt_measures, prompt_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.sinks.study import analyze_sinks
-from specstudy.report import sink_words
+from specstudy.report.narrative import sinks as sink_narrative
 
 FAST = AnalysisSettings(bootstrap_samples=200)
 N = 12
@@ -34,7 +34,7 @@ def tables(boundary_z: float, generated_z: float, **options: Any) -> dict[str, p
 
 def said(made: dict[str, pd.DataFrame], **measures: np.ndarray) -> str:
     result: Any = SimpleNamespace(sinks=analyze_sinks(made, prompt_measures(N, **measures), FAST), settings=FAST)
-    return "\n".join(sink_words.findings(result))
+    return "\n".join(sink_narrative.findings(result))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from specstudy.analysis.routing.sequences import Layers
 from specstudy.analysis.routing.study import RoutingAnalysis
 from specstudy.condition import STUDY_CONDITION
 from specstudy.records import RoutingCost, RoutingWindow
-from specstudy.report.routing_words import experts_sentence
+from specstudy.report.narrative.routing import experts_sentence
 
 NOTHING: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high", "null_reason", "layer", "pairwise_null_reason"))
 LAYERS = Layers([0, 1], 8, 2, np.array([10.0, 10.0]), 100.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from specstudy.analysis.measures import phrase
-from specstudy.records import ArrowVerdict
+from specstudy.records import LinkVerdict
 from specstudy.report.style import interval, number
 
 KINDS = {
@@ -36,15 +36,15 @@ def kind_words(kind: str, dose: int = 0) -> str:
     return f"{words}, dose {dose}" if dose else words
 
 
-def arrow_sentences(arrows: Iterable[ArrowVerdict]) -> dict[str, list[str]]:
-    """The sentences about each arrow of the chain, in the order of the rows."""
+def link_sentences(links: Iterable[LinkVerdict]) -> dict[str, list[str]]:
+    """The sentences about each link of the chain, in the order of the rows."""
     told: dict[str, list[str]] = {}
-    for row in arrows:
-        told.setdefault(row.arrow, []).append(arrow_sentence(row))
+    for row in links:
+        told.setdefault(row.link, []).append(link_sentence(row))
     return told
 
 
-def arrow_sentence(row: ArrowVerdict) -> str:
+def link_sentence(row: LinkVerdict) -> str:
     """What moved, what followed by how much, what the control did, and how that agrees with the chain."""
     words = kind_words(row.kind, row.dose)
     begun = f"{words[0].upper()}{words[1:]}"
@@ -55,7 +55,7 @@ def arrow_sentence(row: ArrowVerdict) -> str:
     if row.moved:
         moved = _change(row.moved_difference, row.moved_ci_low, row.moved_ci_high)
         if row.reading == "not_moved":
-            return f"{begun}: did not clearly move {phrase(row.moved)} ({moved}), so it tells nothing of this arrow."
+            return f"{begun}: did not clearly move {phrase(row.moved)} ({moved}), so it tells nothing of this link."
         begun = f"{begun}: moved {phrase(row.moved)} {moved};"
     else:
         begun = f"{begun}:"
@@ -68,11 +68,11 @@ def arrow_sentence(row: ArrowVerdict) -> str:
     return f"{begun} {verdicts[row.reading]}{control} (n = {row.n} prompts)."
 
 
-def _of_watched(row: ArrowVerdict) -> tuple[float | None, float | None, float | None]:
+def _of_watched(row: LinkVerdict) -> tuple[float | None, float | None, float | None]:
     return row.watched_difference, row.watched_ci_low, row.watched_ci_high
 
 
-def _of_control(row: ArrowVerdict) -> tuple[float | None, float | None, float | None]:
+def _of_control(row: LinkVerdict) -> tuple[float | None, float | None, float | None]:
     return row.control_difference, row.control_ci_low, row.control_ci_high
 
 

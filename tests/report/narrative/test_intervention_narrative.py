@@ -13,14 +13,14 @@ from synthetic_versions import Shift, version_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
-from specstudy.records import ArrowVerdict
+from specstudy.records import LinkVerdict
 from specstudy.report import html
-from specstudy.report.intervention_words import KINDS, arrow_sentence
+from specstudy.report.narrative.interventions import KINDS, link_sentence
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 PLAN = Plan(n_per_category=3, n_answer_tokens=12)
-ROW = ArrowVerdict(
-    arrow="attention to entropy",
+ROW = LinkVerdict(
+    link="attention to entropy",
     kind="irrelevant",
     dose=2,
     moved="context_health_soft",
@@ -57,7 +57,7 @@ RISEN = "mean entropy of the answer by +0.40 [0.20, 0.60]"
         (
             {"reading": "not_moved"},
             f"Irrelevant sentences added, dose 2: did not clearly move soft context health ({HEALTH}), "
-            "so it tells nothing of this arrow.",
+            "so it tells nothing of this link.",
         ),
         (
             {"reading": "not_measured"},
@@ -70,7 +70,7 @@ RISEN = "mean entropy of the answer by +0.40 [0.20, 0.60]"
     ],
 )
 def test_every_reading_is_a_sentence_with_its_numbers(changes: dict[str, object], said: str) -> None:
-    assert arrow_sentence(replace(ROW, **changes)) == said
+    assert link_sentence(replace(ROW, **changes)) == said
 
 
 @pytest.mark.parametrize("which", ["poisoned", "hidden", "temperatures"])
@@ -85,9 +85,9 @@ def test_the_chapter_says_what_moved_and_names_every_kind(which: str, tmp_path: 
     chapter = chapter[: chapter.index("</section>")]
     n_versions = tables["prompt_versions"]["kind"].size // 15
     assert f"Each of 15 prompts was asked in {n_versions} versions" in chapter
-    for row in result.interventions.arrows:
-        assert escape(arrow_sentence(row)) in chapter
-    assert chapter.count("<li>") >= len(result.interventions.arrows)
+    for row in result.interventions.links:
+        assert escape(link_sentence(row)) in chapter
+    assert chapter.count("<li>") >= len(result.interventions.links)
     assert ("change per dose" in chapter) == (which != "hidden")
 
 
