@@ -172,7 +172,7 @@ def test_sampling_of_spec_follows_decode_unless_set() -> None:
 
 def test_categories_may_be_numbers() -> None:
     assert from_mapping({"prompts": {"categories": [3, "code"]}}).prompts.categories == ("3", "code")
-    with pytest.raises(UserError, match=r"prompts\.categories must be a text"):
+    with pytest.raises(UserError, match=r"prompts\.categories must be a string"):
         from_mapping({"prompts": {"categories": [True]}})
 
 

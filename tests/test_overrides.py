@@ -64,14 +64,14 @@ def test_sampling_of_spec_follows_decode_until_set() -> None:
         ("gamma=6", ["did you mean spec.gamma?"]),
         ("promts=factual", ["did you mean prompts?"]),
         ("spec.gamma.x=6", ["spec.gamma.x: no such key"]),
-        ("spec.gamma=four", ["spec.gamma", "whole number from 1 to 64", "'four'"]),
-        ("spec.gamma=0", ["spec.gamma", "whole number from 1 to 64", "got 0"]),
+        ("spec.gamma=four", ["spec.gamma", "integer from 1 to 64", "'four'"]),
+        ("spec.gamma=0", ["spec.gamma", "integer from 1 to 64", "got 0"]),
         ('spec.gamma="4"', ["spec.gamma", "got '4'"]),
         ("spec.gamma=true", ["spec.gamma", "got True"]),
         ("decode.top_p=0", ["decode.top_p", "above 0 and at most 1"]),
         ("decode.temperature=nan", ["decode.temperature", "got nan"]),
         ("decode.temperature=inf", ["decode.temperature", "got inf"]),
-        ("seed=1e3", ["seed", "whole number"]),
+        ("seed=1e3", ["seed", "integer"]),
         (
             "prompts=nosuch",
             [

@@ -306,7 +306,7 @@ class EntropyBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorScore:
-    """How well a predictor foretells the fate of tested draft tokens at the primary condition."""
+    """How well a predictor predicts the fate of tested draft tokens at the primary condition."""
 
     predictor: str = column("what is known of a token before it is tested: draft_entropy, draft_top_prob, ...")
     metric: str = column("auroc, brier_score or calibration_error, the last two on prompts that the fit has not seen")
@@ -350,7 +350,7 @@ class TokenModelTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediationPath:
-    """A path from context by way of entropy to acceptance, category, length and surprise held constant."""
+    """A path from context through entropy to acceptance, category, length and surprisal held constant."""
 
     path: str = column("context_to_entropy, entropy_to_acceptance_given_context, indirect, direct or total")
     n: int = column("prompts")
@@ -375,8 +375,8 @@ class Claim:
     p_adjusted: float | None = column("two-sided p of the margin, Holm-adjusted within the family")
     direction: str = column("greater, less or equivalent")
     reference: float = column("the effect's value where there is none")
-    margin: float = column("smallest distance from the reference that is worth the name")
-    detectable_effect: float | None = column("smallest distance from the reference that n shows at 80 % power")
+    margin: float = column("smallest effect of interest: distance from the reference; the equivalence margin")
+    detectable_effect: float | None = column("minimum detectable effect at 80 % power: distance from the reference")
     n: int = column("prompts behind it")
     note: str = column("one plain sentence")
 
@@ -403,7 +403,7 @@ class SinkRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPrediction(EstimateRow):
-    """How well a measure foretells, within prompts, what the answer's tokens attend to."""
+    """How well a measure predicts, within prompts, what the answer's tokens attend to."""
 
     predictor: str = column("what is correlated with attention_from_generated, or the difference of two such")
     positions: str = column("content or all, or those of them before the observation window")
@@ -517,7 +517,7 @@ class SinkAnswer(EstimateRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptVersion(PromptRow):
-    """A version of a prompt that was altered on purpose, or the unaltered one that others are compared with."""
+    """An altered version of a prompt, or the unaltered one that others are compared with."""
 
     original_id: str = column("id of the prompt that all its versions were made from")
     kind: str = column("how it was altered")

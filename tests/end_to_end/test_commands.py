@@ -105,7 +105,7 @@ runpy.run_path({str(PROJECT_ROOT / "pipelines/analyze.py")!r}, run_name="__main_
         (["prompts=file", "prompts.path=/nosuch.jsonl"], "prompts.path=/nosuch.jsonl: no such file"),
         (["prompts=file"], "prompts.path is not set: give prompts.path=..."),
         (["prompts.categories=[poetry]"], "prompts.categories: no prompt of category 'poetry'; there are factual, "),
-        (["spec.gamma=0"], "spec.gamma must be a whole number from 1 to 64"),
+        (["spec.gamma=0"], "spec.gamma must be an integer from 1 to 64"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_leaves_nothing(

@@ -111,14 +111,14 @@ class TestReading:
             ({"prompt_id": "a"}, "line 1 has no text and no messages (it has prompt_id); prompts.text_column"),
             ({}, "it has nothing"),
             ({"text": None}, "has no text and no messages (it has nothing; text empty)"),
-            ({"text": 5}, "text must be a text; got '5'"),
-            ({"text": ["a"]}, "text must be a text"),
+            ({"text": 5}, "text must be a string; got '5'"),
+            ({"text": ["a"]}, "text must be a string"),
             ({"text": "  \n", "n": 1}, "has no text and no messages (it has n; text empty)"),
             ({"text": [{"role": "user"}]}, "text is no text; prompts.messages_column=text reads a conversation"),
-            ({"text": "a", "prompt_id": 1.5}, "prompt_id must be a text"),
-            ({"text": "a", "prompt_id": True}, "prompt_id must be a text"),
-            ({"text": "a", "category": ["code"]}, "category must be a text"),
-            ({"text": "a", "system": {"x": 1}}, "system must be a text"),
+            ({"text": "a", "prompt_id": 1.5}, "prompt_id must be a string"),
+            ({"text": "a", "prompt_id": True}, "prompt_id must be a string"),
+            ({"text": "a", "category": ["code"]}, "category must be a string"),
+            ({"text": "a", "system": {"x": 1}}, "system must be a string"),
             ({"a\nb": 1}, "it has a b"),
             ({"x" * 10_000: 1}, "x..."),
             ({"text": "a\ud800"}, "text holds half of a surrogate pair at character 1"),
@@ -154,7 +154,7 @@ class TestReading:
             ("p.jsonl", b'{"text": "a", "prompt_id": "p-0002"}\n{"text": "b"}', "'p-0002' occurs twice"),
             ("p.csv", b"prompt_id,text\n1,Hello, world\n", "line 2 has more fields than the header"),
             ("p.csv", b'text\n"never closed\n', "is not CSV"),
-            ("p.csv", b"prompt_id;text\n1;Hello; world\n", "put quotes around a text that holds ';'"),
+            ("p.csv", b"prompt_id;text\n1;Hello; world\n", "put quotes around a field that holds ';'"),
             ("p.csv", b"text,,\nWhy, or how?,,\n", "line 2 has more fields than the header"),
             ("p.csv", b'sep=;\ntext;n\n"a "b" c";1\n', "line 3 is not CSV"),
             ("p.jsonl.gz", b"{}", "is not a gzip file, or is cut off"),
@@ -196,7 +196,7 @@ class TestReading:
     def test_parquet_of_wrong_types(self, tmp_path: Path) -> None:
         path = tmp_path / "p.parquet"
         pd.DataFrame({"text": [b"bytes"]}).to_parquet(path)
-        assert "row 1: text must be a text" in refusal(path)
+        assert "row 1: text must be a string" in refusal(path)
         pd.DataFrame({"text": []}).to_parquet(path)
         assert "holds no prompts" in refusal(path)
 
@@ -261,7 +261,7 @@ class TestMessages:
             ([{"from": "human", "value": "Hi", "role2": 1}], "messages[0] holds 'role2' besides from and value"),
             ([{"from": "tool", "value": "4"}], "messages[0] has the role 'tool'"),
             ([{"role": "user"}], "messages[0] has no content"),
-            ([{"role": "user", "content": 4}], "the content of messages[0] must be a text"),
+            ([{"role": "user", "content": 4}], "the content of messages[0] must be a string"),
             ([{"role": "user", "content": [{"type": "text", "text": "Why?"}]}], "messages[0] is a list of parts; only"),
             ([{**WHY, "name": "Ann"}], "messages[0] holds 'name' besides role and content"),
             ([BRIEF], "none of messages is the user's"),

@@ -225,7 +225,7 @@ def test_rows_are_called_the_same_in_the_table_and_in_the_figure_beside_it():
     result = analyze(make_tables(SMALL), FAST)
     context = sinks.CHAPTER.context(result, {}, {})
     told = {words for row in context["predictions"] for words in row[:2]}
-    axes = DRAWERS["attention_foretold"](result, {}).axes[0]
+    axes = DRAWERS["attention_predicted"](result, {}).axes[0]
     drawn = [text.get_text().replace("\n", " ") for text in (*axes.get_yticklabels(), *axes.texts)]
     assert drawn
     assert set(drawn) <= told

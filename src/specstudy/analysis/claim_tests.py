@@ -64,7 +64,7 @@ def _prompt_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     if np.isnan(x).all() or np.isnan(y).all():
         return not_run(f"{test['x']} and {test['y']} were not both measured")
     estimate = correlate(x, y, np.arange(len(rows), dtype=np.intp), test["method"], evidence.settings, covariates)
-    held = "" if covariates is None else ", category, length and surprise of the prompt held constant,"
+    held = "" if covariates is None else ", adjusted for category, length and surprisal of the prompt,"
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(evidence.measure(test['y']))}"
     return Finding(_named(estimate, test), estimate.n, words + held, "correlation")
 
@@ -79,7 +79,7 @@ def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(test['y'])}"
     if test["subset"] == "within_prompt":
         estimate = median_within_prompt(x, y, prompts, test["method"], evidence.settings)
-        return Finding(_named(estimate, test), estimate.n, f"Median over prompts of the {words} inside a prompt")
+        return Finding(_named(estimate, test), estimate.n, f"Median over prompts of the {words} within a prompt")
     estimate = correlate(x, y, prompts, test["method"], evidence.settings)
     return Finding(_named(estimate, test), len(np.unique(prompts)), words)
 
@@ -100,8 +100,8 @@ def _mean(claim: Declaration, evidence: Evidence) -> Finding:
 
 
 _WHY_ABSENT = {
-    "boundary_z_window": "every position at the boundary lies inside the window whose attention this measure counts, "
-    "so that it cannot see them",
+    "boundary_z_window": "every position at the boundary lies inside the observation window, where this measure "
+    "is not defined",
 }
 
 
@@ -184,7 +184,7 @@ def _version(claim: Declaration, evidence: Evidence) -> Finding:
 def _logistic(claim: Declaration, evidence: Evidence) -> Finding:
     term = claim.test["term"]
     estimate = evidence.mechanism.terms[term]
-    words = f"Change of the log-odds of acceptance with one bit more of {phrase(term)}, place and category being equal,"
+    words = f"Change of the log-odds of acceptance per bit of {phrase(term)}, adjusted for place and category,"
     return Finding(estimate, evidence.tested["prompt_id"].nunique(), words)
 
 
@@ -197,7 +197,7 @@ def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _mediation(claim: Declaration, evidence: Evidence) -> Finding:
     estimate = evidence.mechanism.paths[claim.test["effect"]]
-    words = "Indirect effect of soft context health on acceptance by way of entropy (mediation is not causation)"
+    words = "Indirect effect of soft context health on acceptance through entropy (mediation is not causation)"
     return Finding(estimate, estimate.n, words)
 
 

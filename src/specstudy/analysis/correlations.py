@@ -52,13 +52,13 @@ def prompt_subsets(prompts: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, Float
     """The subsets of a prompt frame: its rows, and the covariates (rows, k) that are held constant, None for none."""
     dummies = pd.get_dummies(prompts["category"], drop_first=True).to_numpy(dtype=np.float64)
     log_length = np.log(prompts[["n_tokens"]].to_numpy(dtype=np.float64))
-    surprise = prompts[["prompt_nll_bits"]].to_numpy(dtype=np.float64)
+    surprisal = prompts[["prompt_nll_bits"]].to_numpy(dtype=np.float64)
     subsets: dict[str, tuple[pd.DataFrame, Floats | None]] = {
         "all": (prompts, None),
         "within_category": (prompts, dummies),
         "given_length": (prompts, log_length),
         "within_category_given_length": (prompts, np.column_stack([dummies, log_length])),
-        "given_confounders": (prompts, np.column_stack([dummies, log_length, surprise])),
+        "given_confounders": (prompts, np.column_stack([dummies, log_length, surprisal])),
     }
     return subsets | {str(category): (rows, None) for category, rows in prompts.groupby("category")}
 

@@ -1,4 +1,4 @@
-"""What followed when one link of the chain was moved on purpose: by versions of prompts, paired within the original."""
+"""Interventions on one link of the chain: versions of prompts, paired within the original."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _DECLARED = (
         places="versions",
     ),
     Measure("sink_rate", "sink rate (share of heads)", "context", _PREFILL),
-    Measure("prompt_nll_bits", "prompt surprise (bits per token)", "context", _PREFILL, "versions"),
+    Measure("prompt_nll_bits", "prompt surprisal (bits per token)", "context", _PREFILL, "versions"),
     Measure("n_tokens", "prompt length (tokens)", "context", _PREFILL),
     Measure(
         "mean_entropy_bits",

@@ -80,11 +80,11 @@ def show_prompt(tables: Tables, prompt_id: str, wanted: Condition = STUDY_CONDIT
 
 
 def _links(result: AnalysisResult) -> Table:
-    """The links of the chain: verdict, the correlation that it rests on, that with nothing held constant, ceiling."""
-    table = report_table("The chain (Spearman over prompts)")
+    """The links of the chain: verdict, the adjusted correlation that it rests on, the unadjusted one, ceiling."""
+    table = report_table("The chain (Spearman over prompts; adjusted: category, length, surprisal)")
     table.add_column("link", max_width=14)
     table.add_column("verdict", max_width=12)
-    for name in ("n", "category, length,\nsurprise constant", "nothing\nheld constant", "noise\nallows"):
+    for name in ("n", "adjusted", "unadjusted", "noise ceiling"):
         table.add_column(name, justify="right", no_wrap=True)
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if not declared.link:

@@ -39,17 +39,18 @@ def sentence(windows: list[RoutingWindow], costs: list[RoutingCost]) -> str:
 
 def test_a_pass_at_the_primary_gamma_against_its_baselines() -> None:
     windows = [window(source, width, 4.75) for width in (3, 5) for source in ("decode", "verify")]
-    assert sentence(windows, [cost(2, 0.9), cost(4, 0.625)]) == (
-        "At gamma 4 a verifier pass uses 4.50 of a layer's 8 experts, a single token 2.00. Tokens would use 6.10 if "
-        "they chose uniformly, 5.25 if they chose independently by popularity, 4.75 if they chose in pairs as in the "
-        "answers. Target efficiency by bytes is 0.81, by the clock 0.62."
-    )
+    said = sentence(windows, [cost(2, 0.9), cost(4, 0.625)])
+    for part in (
+        *("gamma 4 ", "uses 4.50 of a layer's 8 experts", "single token 2.00", "6.10 if they chose uniformly"),
+        *("5.25 if they chose independently", "4.75 if they chose in pairs", "by bytes is 0.81", "by the clock 0.62."),
+    ):
+        assert part in said
 
 
 def test_what_is_not_known_is_not_said() -> None:
     said = sentence([window("verify", 3, None)], [cost(2, None)])
     assert said.startswith("At gamma 2 ")
     assert "in pairs" not in said
-    assert said.endswith("Target efficiency by bytes is 0.81.")
+    assert said.endswith("by bytes is 0.81.")
     assert sentence([], []) == ""
     assert experts_sentence(SimpleNamespace(routing=None)) == ""

@@ -1,4 +1,4 @@
-"""The answer: each link of the chain with its verdict, and what else was found, in plain sentences."""
+"""The answer: each link of the chain with its verdict, and other findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks and context health: where attention gathers, what foretells the answer's attention, which threshold."""
+"""Sinks and context health: where attention gathers, what predicts the answer's attention, which threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First-token attention by layer and head, and what foretells the answer's attention."""
+"""First-token attention by layer and head, and what predicts the answer's attention."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _GROUPS = list(dict.fromkeys(positions for _, positions in _ROWS))
 _HELD = {NOTHING: ("as it is", BLUE, "o", -0.16), POSITION: ("position held constant", VERMILLION, "D", 0.16)}
 
 
-def attention_foretold(result: AnalysisResult, tables: Tables) -> Figure | None:
+def attention_predicted(result: AnalysisResult, tables: Tables) -> Figure | None:
     """Rank correlation within each prompt with the attention from the answer's tokens: prompts as dots, means."""
     if not any(row.estimate is not None for row in result.sinks.sink_predictions):
         return None

@@ -1,4 +1,4 @@
-"""What followed when one link was moved, in plain sentences."""
+"""The effects of an intervention on one link, in sentences."""
 
 from __future__ import annotations
 
@@ -45,26 +45,26 @@ def link_sentences(links: Iterable[LinkVerdict]) -> dict[str, list[str]]:
 
 
 def link_sentence(row: LinkVerdict) -> str:
-    """What moved, what followed by how much, what the control did, and how that agrees with the chain."""
+    """What changed at both ends of the link, what the control did, and how that agrees with the claim."""
     words = kind_words(row.kind, row.dose)
     begun = f"{words[0].upper()}{words[1:]}"
     watched = phrase(row.watched)
-    followed = f"{watched} {_change(row.watched_difference, row.watched_ci_low, row.watched_ci_high)}"
+    followed = f"{watched} changed {_change(row.watched_difference, row.watched_ci_low, row.watched_ci_high)}"
     if row.reading == "not_measured":
-        return f"{begun}: not answered, for want of prompts that have {watched}."
+        return f"{begun}: not answered: {watched} was not measured on enough prompts."
     if row.moved:
         moved = _change(row.moved_difference, row.moved_ci_low, row.moved_ci_high)
         if row.reading == "not_moved":
-            return f"{begun}: did not clearly move {phrase(row.moved)} ({moved}), so it tells nothing of this link."
-        begun = f"{begun}: moved {phrase(row.moved)} {moved};"
+            return f"{begun}: did not significantly change {phrase(row.moved)} ({moved}), so this link is not tested."
+        begun = f"{begun}: changed {phrase(row.moved)} {moved};"
     else:
         begun = f"{begun}:"
     verdicts = {
-        "as_claimed": f"{followed}, as the chain claims",
-        "other_way": f"{followed}, against what the chain claims",
-        "not_shown": f"{watched} was not shown to follow ({_change(*_of_watched(row))})",
+        "as_claimed": f"{followed}, as claimed",
+        "other_way": f"{followed}, opposite to the claim",
+        "not_shown": f"{watched} did not significantly change ({_change(*_of_watched(row))})",
     }
-    control = "" if row.control_difference is None else f"; the control moved it {_change(*_of_control(row))}"
+    control = "" if row.control_difference is None else f"; the control changed it {_change(*_of_control(row))}"
     return f"{begun} {verdicts[row.reading]}{control} (n = {row.n} prompts)."
 
 
