@@ -149,7 +149,7 @@ def test_a_prompt_is_shown_as_far_as_it_was_measured(capsys, kept):
 
 
 def test_an_unknown_prompt_is_one_line_with_near_ids():
-    with pytest.raises(UserError, match="code-7.* 15 .*code-0") as error:
+    with pytest.raises(UserError, match=r"code-7.* 15 .*code-0") as error:
         terminal.show_prompt(make_tables(PLAN), "code-7")
     assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="no prompts"):

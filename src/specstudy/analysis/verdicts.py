@@ -116,7 +116,7 @@ def _decided(claim: Declaration, low: float, high: float) -> str:
     if _side(claim, low, high) == "supported":
         return f"the whole interval lies {side} {_number(claim.boundaries[0])}, as claimed"
     if least < low and high < most:
-        return f"{within}, equivalent to no effect"
+        return f"{within}, equivalent to no effect at this margin"
     missed = f"the interval does not reach {side} {_number(claim.boundaries[0])}"
     return f"{missed}, and the effect has the opposite sign" if high < least or low > most else missed
 
@@ -128,8 +128,8 @@ def _undecided(claim: Declaration, low: float, high: float, detectable: float | 
         reading = "the interval alone would decide, but not after Holm's adjustment within the family"
     if detectable is None:
         return reading
+    around = f" around {_number(claim.reference)}" if claim.reference else ""
     if claim.direction == "equivalent":
-        around = f" of {_number(claim.reference)}" if claim.reference else ""
         return f"{reading}; smallest equivalence margin at 80 % power: {_effect(detectable)}{around}"
     sign = 1 if claim.direction == "greater" else -1
-    return f"{reading}; minimum detectable value at 80 % power: {_effect(claim.reference + sign * detectable)}"
+    return f"{reading}; minimum detectable effect at 80 % power: {_effect(sign * detectable)}{around}"

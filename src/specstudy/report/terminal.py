@@ -84,7 +84,7 @@ def _links(result: AnalysisResult) -> Table:
     table = report_table("The chain (Spearman over prompts; adjusted: category, length, surprisal)")
     table.add_column("link", max_width=14)
     table.add_column("verdict", max_width=12)
-    for name in ("n", "adjusted", "unadjusted", "noise ceiling"):
+    for name in ("n", "adjusted", "unadjusted", "noise\nceiling"):
         table.add_column(name, justify="right", no_wrap=True)
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if not declared.link:

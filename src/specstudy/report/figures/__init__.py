@@ -68,7 +68,7 @@ CAPTIONS: dict[str, str] = {
     "alpha has the same mean as accepted / tested and far less noise).",
     "attention_to_acceptance": "Both links at once: the spread of attention at prefill against acceptance.",
     "context_measures": "Every context measure against entropy and acceptance: over all prompts, and adjusted for "
-    "category or prompt length. A measure that does not vary has no correlation and is named.",
+    "category and prompt length. A measure that does not vary has no correlation and is named.",
     "by_category": "Each prompt as a dot; the bar is the mean with its bootstrap interval.",
     "acceptance_by_draft_entropy": "Token by token, in ten bins of draft entropy: expected acceptance on the "
     "verifier's own text (nothing censored), and the share of tested tokens that was accepted.",
@@ -76,7 +76,7 @@ CAPTIONS: dict[str, str] = {
     "all before it were accepted, so later places see the easier stretches of text.",
     "calibration": "Reliability diagrams: tenths of the tested draft tokens by what a predictor says of them, against "
     "the share that was accepted. Probabilities are of logistic regressions on held-out prompts; the entropy "
-    "bound, 1 − √(0.2 H), is used as one. Dashed: perfect calibration.",
+    "bound, 1 − √(0.2 H), is used as a probability. Dashed: perfect calibration.",
     "sinks_by_role": "Attention as a robust z-score, by the part a token plays in the template, under three measures. "
     "The first divides by the queries that can see a position, which inflates positions near the end; the second sees "
     "nothing inside its own window; the third is what the answer's tokens attend to.",
@@ -89,12 +89,12 @@ CAPTIONS: dict[str, str] = {
     "threshold that flags at most 1 % of content positions (the level line); dotted: the one this run used. A share of "
     "none is not drawn. Triangles: the largest score of a prompt with a content sink; every other prompt is at 10.",
     "soft_health_by_length": "The primary context measure against the number of content positions behind it. Grey: "
-    "the same score for positions drawn at random from all prompts, so with as many of them and no other difference.",
+    "the score of as many positions drawn at random from all prompts.",
     "context_matrix": "Correlations among context measures. A dash: the measure does not vary.",
     "entropy_trace": "One answer, token by token: entropy of the verifier and of the draft on the same text "
     "(the prompt whose mean entropy is the median).",
     "reliability": "Split-half reliability (odd against even tokens, Spearman-Brown corrected). The noise ceiling of a "
-    "correlation is the square root of the product of their reliabilities.",
+    "correlation is the square root of the product of the two reliabilities.",
     "round_time": "Where the time of a round goes: forward passes of the draft, forward pass of the verifier, and "
     "everything else.",
     "acceptance_by_gamma": "The three acceptance numbers against gamma. Accepted / proposed falls with gamma by "

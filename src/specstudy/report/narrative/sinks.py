@@ -73,11 +73,11 @@ def _soft_health(sinks: SinkAnalysis, threshold: float) -> str:
     if observed.estimate is None or chance.estimate is None:
         return f"{text}."
     if not _apart(observed, chance):
-        told = "not significantly different from it"
+        told = "no significant difference"
     elif observed.estimate * chance.estimate > 0 and abs(observed.estimate) > abs(chance.estimate):
-        told = "more than that"
+        told = "a significantly stronger dependence on length"
     else:
-        told = "different from it"
+        told = "a significant difference"
     return (
         f"{text}. Its rank correlation with the number of positions is {_estimate(observed)}; "
         f"positions drawn at random give {_estimate(chance)}: {told}."
