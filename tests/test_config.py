@@ -88,7 +88,7 @@ def test_a_wrong_value_is_one_line_with_key_value_and_what_is_right(section: str
 
 
 def test_a_value_that_the_user_must_give_is_asked_for() -> None:
-    with pytest.raises(UserError, match=r"prompts\.path is not set: give prompts\.path="):
+    with pytest.raises(UserError, match=r"prompts\.path is not set"):
         from_mapping({"prompts": {"path": "???"}})
 
 

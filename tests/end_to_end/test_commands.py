@@ -99,13 +99,13 @@ runpy.run_path({str(PROJECT_ROOT / "pipelines/analyze.py")!r}, run_name="__main_
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["models.draft=/nosuch"], "models.draft=/nosuch: no such directory or file; name "),
+        (["models.draft=/nosuch"], "models.draft=/nosuch: no such"),
         (["models.draft=data/prompts"], "models.draft="),
-        (["models.verifier=embedded:nosuch"], "models.verifier=embedded:nosuch: no such embedded model; did you mean "),
+        (["models.verifier=embedded:nosuch"], "embedded:nosuch: no such embedded model"),
         (["prompts=file", "prompts.path=/nosuch.jsonl"], "prompts.path=/nosuch.jsonl: no such file"),
         (["prompts=file"], "prompts.path is not set: give prompts.path=..."),
-        (["prompts.categories=[poetry]"], "prompts.categories: no prompt of category 'poetry'; there are factual, "),
-        (["spec.gamma=0"], "spec.gamma must be an integer from 1 to 64"),
+        (["prompts.categories=[poetry]"], "category 'poetry'; there are factual"),
+        (["spec.gamma=0"], "spec.gamma must be an integer"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_leaves_nothing(

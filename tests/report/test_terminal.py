@@ -102,7 +102,7 @@ def test_failed_prompts_are_counted(capsys):
     tables["errors"].loc[0] = ["decode", "code-01", "memory", "out of memory"]
     tables["errors"].loc[1] = ["speculate", "code-01", "memory", "out of memory"]
     words = " ".join(summary_of(tables, capsys).split())
-    assert "1 prompt failed (1 in decode, 1 in speculate): code-01." in words
+    assert "(1 in decode, 1 in speculate): code-01" in words
 
 
 def test_colour_where_there_is_a_terminal(capsys, monkeypatch):
