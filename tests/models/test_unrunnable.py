@@ -128,7 +128,7 @@ NO_FILES = "model.safetensors.index.json is damaged ("
 )
 def test_what_cannot_be_run_is_a_line(model: Path, spoil: Callable[[Path], object], said: str) -> None:
     spoil(model)
-    assert refusal(model).startswith(said)
+    assert said in refusal(model)
 
 
 @pytest.mark.parametrize(

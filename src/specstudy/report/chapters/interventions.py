@@ -1,4 +1,4 @@
-"""What happens when one link is moved: versions of prompts against their controls."""
+"""Interventions on one link: versions of prompts against their controls."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def _dose_words(dose: int, has_doses: bool) -> str:
     return str(dose) if dose != PER_DOSE else "change per dose" if has_doses else ""
 
 
-CHAPTER = Chapter("interventions", "What happens when one link is moved", context)
+CHAPTER = Chapter("interventions", "Interventions on one link", context)
