@@ -57,7 +57,7 @@ def _measure(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
             unit.rendered,
             settings,
             unit.repetition,
-            # Proposer, stop rule and sampling are no part of the seed: settings are compared on the same numbers.
+            # Proposer, stop rule and sampling are no part of the seed: conditions are compared on the same numbers.
             rng=uniforms(config.seed, "speculate", seed_id, unit.condition.gamma, unit.repetition),
             # The verifier alone repeats the decode stage's answer, so that both stages time the same text.
             baseline_rng=uniforms(config.seed, "decode", seed_id, unit.repetition),
