@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from specstudy.condition import Condition
 from specstudy.records import TABLES
-from specstudy.setting import Setting
 
 CATEGORIES = ("ambiguous", "code", "creative", "factual", "math")
 MEAN_ENTROPY_BITS = {"factual": 0.8, "code": 1.1, "math": 1.4, "creative": 2.6, "ambiguous": 3.1}
@@ -50,7 +50,7 @@ BOUNDARY = (
 class Plan:
     """How large the study is, and what holds in it.
 
-    `settings` are measured where given, else each of `gammas`; a rule that stops early does so here too, and
+    `conditions` are measured where given, else each of `gammas`; a rule that stops early does so here too, and
     `temperature_effect` is the change of the log-odds of acceptance a unit of temperature.
     `context_effect`: change of ln mean entropy a standard deviation of context health; `entropy_effect`: change of the
     log-odds of acceptance a bit of draft entropy; `category_effect` scales the differences between categories.
@@ -61,7 +61,7 @@ class Plan:
     n_answer_tokens: int = 128
     n_content_tokens: int = 60
     gammas: tuple[int, ...] = (4,)
-    settings: tuple[Setting, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     repetitions: int = 1
     context_effect: float = -0.3
     entropy_effect: float = -0.5
@@ -79,8 +79,8 @@ def make_tables(plan: Plan = Plan()) -> dict[str, pd.DataFrame]:
     generations["repetition"] = np.tile(np.arange(plan.repetitions), len(prompts))
     decode_tokens = _decode_tokens(plan, generations, rng)
     prefill_tokens = _prefill_tokens(plan, prompts, rng)
-    settings = plan.settings or tuple(Setting(gamma, "model", "none", 0.7, 0.9) for gamma in plan.gammas)
-    spec = [_speculation(plan, generations, setting, rng) for setting in settings]
+    conditions = plan.conditions or tuple(Condition(gamma, "model", "none", 0.7, 0.9) for gamma in plan.gammas)
+    spec = [_speculation(plan, generations, condition, rng) for condition in conditions]
     tables = {
         "prefill_tokens": prefill_tokens,
         "prefill_heads": _prefill_heads(prompts, rng),
@@ -239,18 +239,20 @@ def _decode_attention(prefill_tokens: pd.DataFrame, repetitions: int, rng: np.ra
 
 
 def _speculation(
-    plan: Plan, generations: pd.DataFrame, setting: Setting, rng: np.random.Generator
+    plan: Plan, generations: pd.DataFrame, condition: Condition, rng: np.random.Generator
 ) -> dict[str, pd.DataFrame]:
     """Rounds of drafted tokens with fates drawn token by token; one verifier token ends each round."""
     n_rounds = max(2, plan.n_answer_tokens // 2)
-    gamma = setting.gamma
-    keys = asdict(setting) | {"stop_threshold": np.nan if setting.stop_threshold is None else setting.stop_threshold}
+    gamma = condition.gamma
+    keys = asdict(condition) | {
+        "stop_threshold": np.nan if condition.stop_threshold is None else condition.stop_threshold
+    }
     rows, number = _expand(generations, np.full(len(generations), n_rounds))
     token_rows = np.repeat(np.arange(len(rows)), gamma)
     index = np.tile(np.arange(gamma), len(rows))
     bits, draft_bits = _entropies(generations, rows[token_rows], rng)
-    expected = _acceptance(plan, draft_bits, rng, setting.temperature)
-    n_proposed = _n_proposed(setting, draft_bits.reshape(-1, gamma))
+    expected = _acceptance(plan, draft_bits, rng, condition.temperature)
+    n_proposed = _n_proposed(condition, draft_bits.reshape(-1, gamma))
     passed = (rng.random(len(index)) < expected).reshape(-1, gamma)
     n_accepted = np.minimum(np.where(passed.all(axis=1), gamma, passed.argmin(axis=1)), n_proposed)
     n_tested = np.minimum(n_accepted + 1, n_proposed)
@@ -317,16 +319,16 @@ def _speculation(
     }
 
 
-def _n_proposed(setting: Setting, draft_bits: NDArray) -> NDArray[np.intp]:
+def _n_proposed(condition: Condition, draft_bits: NDArray) -> NDArray[np.intp]:
     """Tokens drafted in each round before the rule stops it, never before the first: (rounds, gamma) -> (rounds,)."""
-    if setting.stop_threshold is None:
-        return np.full(len(draft_bits), setting.gamma)
-    if setting.stop == "entropy":
-        stops = draft_bits / np.log2(49152) >= setting.stop_threshold
+    if condition.stop_threshold is None:
+        return np.full(len(draft_bits), condition.gamma)
+    if condition.stop == "entropy":
+        stops = draft_bits / np.log2(49152) >= condition.stop_threshold
     else:
-        stops = 1 - np.sqrt(0.2 * draft_bits * np.log(2)) < setting.stop_threshold
+        stops = 1 - np.sqrt(0.2 * draft_bits * np.log(2)) < condition.stop_threshold
     stops[:, 0] = False
-    return np.where(stops.any(axis=1), stops.argmax(axis=1), setting.gamma)
+    return np.where(stops.any(axis=1), stops.argmax(axis=1), condition.gamma)
 
 
 def _spec_runs(
@@ -334,7 +336,7 @@ def _spec_runs(
     generations: pd.DataFrame,
     rounds: pd.DataFrame,
     tokens: pd.DataFrame,
-    setting: dict[str, object],
+    condition: dict[str, object],
     rng: np.random.Generator,
 ) -> pd.DataFrame:
     keys = ["prompt_id", "repetition"]
@@ -343,13 +345,13 @@ def _spec_runs(
     ].sum()
     expected = tokens.groupby(keys)["expected_accept"].mean().loc[sums.index]
     total_s = sums["draft_s"] + sums["verify_s"] + sums["overhead_s"]
-    applies = 1.0 if setting["stop"] == "none" else np.nan
+    applies = 1.0 if condition["stop"] == "none" else np.nan
     speedup = plan.speedup * rng.normal(1, 0.08, len(sums)).clip(0.5)
     n_rounds = len(rounds) // len(generations)
     per_s = (sums["n_emitted"] / total_s).to_numpy()
     columns = {name: sums[name].to_numpy() for name in ("n_proposed", "n_tested", "n_accepted")}
     return generations.assign(
-        **setting,
+        **condition,
         **columns,
         n_tokens=sums["n_emitted"].to_numpy(),
         n_rounds=n_rounds,
@@ -371,7 +373,7 @@ def _spec_runs(
         theoretical_speedup_full=speedup * 1.05 * applies,
         finish_reason="length",
         text="An answer.",
-        null_reason=None if setting["stop"] == "none" else "the formulas mean drafts of gamma tokens",
+        null_reason=None if condition["stop"] == "none" else "the formulas mean drafts of gamma tokens",
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specstudy.condition import Condition
 from specstudy.config import (
     PROJECT_ROOT,
     DecodeConfig,
@@ -17,7 +18,6 @@ from specstudy.config import (
     to_mapping,
 )
 from specstudy.errors import UserError
-from specstudy.setting import Setting
 
 
 def test_defaults_are_those_of_the_study() -> None:
@@ -88,7 +88,7 @@ def test_a_wrong_value_is_one_line_with_key_value_and_what_is_right(section: str
 
 
 def test_a_value_that_the_user_must_give_is_asked_for() -> None:
-    with pytest.raises(UserError, match=r"prompts\.path is not set: give prompts\.path="):
+    with pytest.raises(UserError, match=r"prompts\.path is not set"):
         from_mapping({"prompts": {"path": "???"}})
 
 
@@ -121,15 +121,15 @@ def test_every_combination_is_a_setting_in_the_order_of_the_lists() -> None:
     spec = from_mapping(
         {"spec": {"gamma": [8, 4], "stop": ["none", "entropy", "bound"], "stop_threshold": [None, 0.5, 0.3]}}
     ).spec
-    assert [(s.gamma, s.rule) for s in spec.settings] == [
+    assert [(s.gamma, s.rule) for s in spec.conditions] == [
         (gamma, rule) for gamma in (8, 4) for rule in ("none", "entropy 0.5", "bound 0.3")
     ]
-    assert spec.primary == Setting(4, "model", "none", 0.7, 0.9)
+    assert spec.primary == Condition(4, "model", "none", 0.7, 0.9)
     grid = from_mapping(
         {"spec": {"temperature": [1, 0.3], "top_p": [0.5, 0.9], "proposer": ["early_exit", "model"]}}
     ).spec
-    assert len(set(grid.settings)) == 8
-    assert grid.primary == Setting(4, "early_exit", "none", 1.0, 0.5)
+    assert len(set(grid.conditions)) == 8
+    assert grid.primary == Condition(4, "early_exit", "none", 1.0, 0.5)
 
 
 @pytest.mark.parametrize(("gammas", "primary"), [([1, 8], 1), ([8, 2], 2), ([5, 3], 5), ([3, 5], 3), ([2, 4], 4)])
@@ -172,7 +172,7 @@ def test_sampling_of_spec_follows_decode_unless_set() -> None:
 
 def test_categories_may_be_numbers() -> None:
     assert from_mapping({"prompts": {"categories": [3, "code"]}}).prompts.categories == ("3", "code")
-    with pytest.raises(UserError, match=r"prompts\.categories must be a text"):
+    with pytest.raises(UserError, match=r"prompts\.categories must be a string"):
         from_mapping({"prompts": {"categories": [True]}})
 
 

@@ -150,10 +150,10 @@ def test_rounds_that_accept_everything(study: tuple[Path, Tables], answer: Any) 
     assert all(0 < value < 1 for value in found.values())
 
 
-def test_surprise(study: tuple[Path, Tables], answer: Any) -> None:
+def test_surprisal(study: tuple[Path, Tables], answer: Any) -> None:
     found = answer("4")
     assert len(found) == 10
-    assert found["surprise_bits"].iloc[0] == pytest.approx(
+    assert found["surprisal_bits"].iloc[0] == pytest.approx(
         -math.log2(math.exp(study[1]["decode_tokens"]["logprob"].min()))
     )
     assert set(found["likeliest"]) == {" the"}

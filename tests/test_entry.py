@@ -161,7 +161,7 @@ def test_help_lists_choices_and_settings(monkeypatch: pytest.MonkeyPatch, capsys
     assert exit_code(monkeypatch, ["--help"], lambda: entry.main(lambda config: 1)) == 0
     output = capsys.readouterr().out
     assert "models=gpt2|qwen2.5|qwen2.5-1.5b-draft|smollm2" in output
-    assert "spec.gamma: a whole number from 1 to 64" in output
+    assert "spec.gamma: an integer from 1 to 64" in output
 
 
 def test_a_sweep_runs_every_point_then_the_joint_step(

@@ -10,16 +10,16 @@ from specstudy.config import PROJECT_ROOT
 from specstudy.running.measuring_code import imported_names
 
 SOURCE = PROJECT_ROOT / "src/specstudy"
-GROUND = {"errors", "rules", "config", "records", "formulas", "routing_formulas", "seeds", "setting"}
+GROUND = {"errors", "rules", "config", "records", "formulas", "routing_formulas", "seeds", "condition"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "records": set(),
     "seeds": set(),
     "routing_formulas": set(),
-    "setting": set(),
+    "condition": set(),
     "formulas": {"errors"},
     "rules": {"errors"},
-    "config": {"errors", "rules", "setting"},
+    "config": {"errors", "rules", "condition"},
     "overrides": {"errors", "rules", "config"},
     "prompts": GROUND,
     "models": GROUND,

@@ -40,12 +40,12 @@ def test_the_smoke_experiment_is_small_and_can_be_overridden() -> None:
 
 def test_the_experiments_are_what_they_say() -> None:
     gammas = study_config(["experiment=gamma_sweep"])
-    assert [setting.gamma for setting in gammas.spec.settings] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [condition.gamma for condition in gammas.spec.conditions] == [1, 2, 3, 4, 5, 6, 7, 8]
     rules = study_config(["experiment=stop_rules"]).spec
-    assert {setting.gamma for setting in rules.settings} >= {4, 8}
-    assert {setting.stop for setting in rules.settings} == {"none", "entropy", "bound"}
+    assert {condition.gamma for condition in rules.conditions} >= {4, 8}
+    assert {condition.stop for condition in rules.conditions} == {"none", "entropy", "bound"}
     grid = study_config(["experiment=sampling_sweep"]).spec
-    cells = {(setting.temperature, setting.top_p) for setting in grid.settings}
+    cells = {(condition.temperature, condition.top_p) for condition in grid.conditions}
     assert cells == {(t, p) for t in (0.01, 0.3, 0.7, 1.0) for p in (0.5, 0.9, 1.0)}
     assert (grid.gamma, grid.baseline, rules.baseline) == ((4,), False, True)
 
@@ -64,14 +64,14 @@ def test_sampling_of_spec_follows_decode_until_set() -> None:
         ("gamma=6", ["did you mean spec.gamma?"]),
         ("promts=factual", ["did you mean prompts?"]),
         ("spec.gamma.x=6", ["spec.gamma.x: no such key"]),
-        ("spec.gamma=four", ["spec.gamma", "whole number from 1 to 64", "'four'"]),
-        ("spec.gamma=0", ["spec.gamma", "whole number from 1 to 64", "got 0"]),
+        ("spec.gamma=four", ["spec.gamma", "integer from 1 to 64", "'four'"]),
+        ("spec.gamma=0", ["spec.gamma", "integer from 1 to 64", "got 0"]),
         ('spec.gamma="4"', ["spec.gamma", "got '4'"]),
         ("spec.gamma=true", ["spec.gamma", "got True"]),
         ("decode.top_p=0", ["decode.top_p", "above 0 and at most 1"]),
         ("decode.temperature=nan", ["decode.temperature", "got nan"]),
         ("decode.temperature=inf", ["decode.temperature", "got inf"]),
-        ("seed=1e3", ["seed", "whole number"]),
+        ("seed=1e3", ["seed", "integer"]),
         (
             "prompts=nosuch",
             [

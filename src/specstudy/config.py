@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from specstudy.condition import STUDY_CONDITION, Condition
 from specstudy.errors import UserError, no_such
 from specstudy.rules import (
     FLAG,
@@ -28,7 +29,6 @@ from specstudy.rules import (
     temperature_rule,
     whole,
 )
-from specstudy.setting import STUDY_SETTING, Setting
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 SWEPT_THRESHOLDS = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.0)
@@ -139,10 +139,10 @@ class SpecConfig(Section):
         return [(s, None if s == "none" else t) for s, t in zip(self.stop, thresholds, strict=True)]
 
     @property
-    def settings(self) -> list[Setting]:
+    def conditions(self) -> list[Condition]:
         """Every combination, in the order in which the values are listed."""
         return [
-            Setting(gamma, proposer, stop, temperature, top_p, threshold)
+            Condition(gamma, proposer, stop, temperature, top_p, threshold)
             for gamma in self.gamma
             for proposer in self.proposer
             for stop, threshold in self.rules
@@ -151,9 +151,9 @@ class SpecConfig(Section):
         ]
 
     @property
-    def primary(self) -> Setting:
-        """The setting that speaks for the study: the first listed at the gamma nearest to 4 (the first such)."""
-        return min(self.settings, key=lambda setting: abs(setting.gamma - STUDY_SETTING.gamma))
+    def primary(self) -> Condition:
+        """The condition that speaks for the study: the first listed at the gamma nearest to 4 (the first such)."""
+        return min(self.conditions, key=lambda condition: abs(condition.gamma - STUDY_CONDITION.gamma))
 
 
 @dataclass(frozen=True)

@@ -248,8 +248,8 @@ class Correlation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingRow:
-    """What every row about a setting of speculation, over all prompts, begins with."""
+class ConditionRow:
+    """What every row about a condition of speculation, over all prompts, begins with."""
 
     gamma: int = column("tokens proposed in a full round")
     proposer: str = column("who drafts")
@@ -260,8 +260,8 @@ class SettingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingMeasure(SettingRow):
-    """A measure at one setting."""
+class ConditionMeasure(ConditionRow):
+    """A measure at one condition."""
 
     measure: str = column("what was measured, or what theory makes of it")
     n: int = column("prompts behind it")
@@ -272,10 +272,10 @@ class SettingMeasure(SettingRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingDifference(SettingRow):
-    """A measure at one setting minus the same at another, prompt by prompt."""
+class ConditionDifference(ConditionRow):
+    """A measure at one condition minus the same at another, prompt by prompt."""
 
-    reference_gamma: int = column("gamma of the setting that is subtracted")
+    reference_gamma: int = column("gamma of the condition that is subtracted")
     reference_proposer: str = column("its proposer")
     reference_stop: str = column("its stop rule")
     reference_stop_threshold: float | None = column("that rule's threshold; null where it is none")
@@ -306,7 +306,7 @@ class EntropyBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorScore:
-    """How well a predictor foretells the fate of tested draft tokens at the primary setting."""
+    """How well a predictor predicts the fate of tested draft tokens at the primary condition."""
 
     predictor: str = column("what is known of a token before it is tested: draft_entropy, draft_top_prob, ...")
     metric: str = column("auroc, brier_score or calibration_error, the last two on prompts that the fit has not seen")
@@ -350,7 +350,7 @@ class TokenModelTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediationPath:
-    """A path from context by way of entropy to acceptance, category, length and surprise held constant."""
+    """A path from context through entropy to acceptance, category, length and surprisal held constant."""
 
     path: str = column("context_to_entropy, entropy_to_acceptance_given_context, indirect, direct or total")
     n: int = column("prompts")
@@ -375,8 +375,8 @@ class Claim:
     p_adjusted: float | None = column("two-sided p of the margin, Holm-adjusted within the family")
     direction: str = column("greater, less or equivalent")
     reference: float = column("the effect's value where there is none")
-    margin: float = column("smallest distance from the reference that is worth the name")
-    detectable_effect: float | None = column("smallest distance from the reference that n shows at 80 % power")
+    margin: float = column("smallest effect of interest: distance from the reference; the equivalence margin")
+    detectable_effect: float | None = column("minimum detectable effect at 80 % power: distance from the reference")
     n: int = column("prompts behind it")
     note: str = column("one plain sentence")
 
@@ -403,7 +403,7 @@ class SinkRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPrediction(EstimateRow):
-    """How well a measure foretells, within prompts, what the answer's tokens attend to."""
+    """How well a measure predicts, within prompts, what the answer's tokens attend to."""
 
     predictor: str = column("what is correlated with attention_from_generated, or the difference of two such")
     positions: str = column("content or all, or those of them before the observation window")
@@ -517,7 +517,7 @@ class SinkAnswer(EstimateRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptVersion(PromptRow):
-    """A version of a prompt that was altered on purpose, or the unaltered one that others are compared with."""
+    """An altered version of a prompt, or the unaltered one that others are compared with."""
 
     original_id: str = column("id of the prompt that all its versions were made from")
     kind: str = column("how it was altered")
@@ -620,7 +620,7 @@ class RoutingMeasure(EstimateRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingCost(SettingRow):
+class RoutingCost(ConditionRow):
     """What verifying gamma + 1 tokens costs: by the bytes that it reads, and by the clock (estimate)."""
 
     batch: int = column("sequences verified together; the bytes model takes them as independent of each other")
@@ -643,17 +643,17 @@ class RoutingCost(SettingRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrowVerdict:
-    """An arrow of the chain, asked of one kind of alteration at its largest dose."""
+class LinkVerdict:
+    """A link of the chain, asked of one kind of alteration at its largest dose."""
 
-    arrow: str = column("attention to entropy, entropy to acceptance or attention to acceptance")
+    link: str = column("attention to entropy, entropy to acceptance or attention to acceptance")
     kind: str = column("how the prompts, or the models that read them, were altered")
     dose: int = column("how much, from 1; 0 where there is no more or less")
-    moved: str | None = column("measure at the arrow's beginning; null where a position was hidden from attention")
+    moved: str | None = column("measure at the link's beginning; null where a position was hidden from attention")
     moved_difference: float | None = column("mean of version minus control")
     moved_ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")
     moved_ci_high: float | None = column("upper end of its bootstrap interval (by original prompt)")
-    watched: str = column("measure at the arrow's end")
+    watched: str = column("measure at the link's end")
     n: int = column("original prompts with both values of it")
     watched_difference: float | None = column("mean of version minus control")
     watched_ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")
@@ -704,8 +704,8 @@ TABLES: dict[str, type] = {
     "spec_rounds": SpecRound,
     "spec_runs": SpecRun,
     "correlations": Correlation,
-    "setting_measures": SettingMeasure,
-    "setting_differences": SettingDifference,
+    "condition_measures": ConditionMeasure,
+    "condition_differences": ConditionDifference,
     "entropy_bound": EntropyBound,
     "predictors": PredictorScore,
     "calibration": CalibrationBin,
@@ -723,7 +723,7 @@ TABLES: dict[str, type] = {
     "sink_answers": SinkAnswer,
     "prompt_versions": PromptVersion,
     "version_effects": VersionEffect,
-    "arrow_verdicts": ArrowVerdict,
+    "link_verdicts": LinkVerdict,
     "version_models": VersionModel,
     "routing_tokens": RoutingToken,
     "routing_layers": RoutingLayer,
@@ -745,14 +745,14 @@ SINK_TABLES = (
     "sink_answers",
 )
 ROUTING_TABLES = ("routing_windows", "routing_measures", "routing_costs")
-VERSION_TABLES = ("version_effects", "arrow_verdicts", "version_models")
+VERSION_TABLES = ("version_effects", "link_verdicts", "version_models")
 STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
     "decode": ("decode_tokens", "decode_runs", "decode_attention"),
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
     "routing": ("routing_tokens", "routing_layers"),
     "analyze": (
-        *("correlations", "setting_measures", "setting_differences", "entropy_bound", "claims"),
+        *("correlations", "condition_measures", "condition_differences", "entropy_bound", "claims"),
         *MECHANISM_TABLES,
         *SINK_TABLES,
         *VERSION_TABLES,

@@ -16,21 +16,21 @@ NOT_SET = "???"  # how a YAML file says that the user must give this value
 
 @dataclass(frozen=True)
 class Rule:
-    """What a setting may be: `read` returns the value to keep or raises ValueError; `wanted` says it to the user."""
+    """What a setting may be: `read` returns the value to keep or raises ValueError; `wanted` tells the user."""
 
     wanted: str
     read: Callable[[object], object]
 
 
 def whole(low: int, high: int, *, multiple_of: int = 1) -> Rule:
-    """A whole number from low to high."""
+    """An integer from low to high."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high or value % multiple_of:
             raise ValueError
         return value
 
-    kind = "a whole number" if multiple_of == 1 else f"a multiple of {multiple_of}"
+    kind = "an integer" if multiple_of == 1 else f"a multiple of {multiple_of}"
     return Rule(f"{kind} from {low} to {high}", read)
 
 
@@ -90,8 +90,8 @@ def _read_flag(value: object) -> bool:
     return value
 
 
-TEXT = Rule("a text", _read_text)
-TEXT_OR_NUMBER = Rule("a text", _read_text_or_number)
+TEXT = Rule("a string", _read_text)
+TEXT_OR_NUMBER = Rule("a string", _read_text_or_number)
 LABEL = Rule("a name of letters, digits, dots, dashes and underscores", _read_label)  # it goes into folder names
 FLAG = Rule("true or false", _read_flag)
 

@@ -15,7 +15,7 @@ def derived_seed(*parts: int | str | None) -> int:
     """
     for part in parts:
         if part is not None and type(part) not in (int, str):
-            raise TypeError(f"a seed is made of whole numbers, texts and None, not of {part!r}")
+            raise TypeError(f"a seed is made of integers, strings and None, not of {part!r}")
     return int.from_bytes(hashlib.sha256(json.dumps(parts).encode()).digest()[:8], "big") >> 1
 
 

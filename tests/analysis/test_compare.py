@@ -13,25 +13,25 @@ from specstudy.analysis.compare import (
     changed_claims,
     compare,
     compare_tokens,
-    paired_settings,
+    paired_conditions,
 )
-from specstudy.analysis.join import settings_measured
+from specstudy.analysis.join import conditions_measured
+from specstudy.condition import Condition
 from specstudy.errors import UserError
-from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=400)
 PLAN = Plan(n_per_category=4, n_answer_tokens=12)
-BASE = Setting(4, "model", "none", 0.7, 0.9)
-OF_SETTINGS = ("acceptance_rate", "alpha", "alpha_expected", "tokens_per_round", "speedup", "tokens_per_s")
+BASE = Condition(4, "model", "none", 0.7, 0.9)
+OF_CONDITIONS = ("acceptance_rate", "alpha", "alpha_expected", "tokens_per_round", "speedup", "tokens_per_s")
 
 
 def side(tables: dict[str, pd.DataFrame], name: str = "run", **parts: dict) -> Side:
     return Side(name, parts.get("config", {}), parts.get("manifest", {}), tables)
 
 
-def row_of(comparison, measure: str, setting: str = "gamma 4") -> pd.Series:
+def row_of(comparison, measure: str, condition: str = "gamma 4") -> pd.Series:
     rows = comparison.measures
-    return rows[(rows["measure"] == measure) & (rows["setting"] == setting)].iloc[0]
+    return rows[(rows["measure"] == measure) & (rows["condition"] == condition)].iloc[0]
 
 
 def claims(**verdicts: str) -> pd.DataFrame:
@@ -62,8 +62,8 @@ def test_differences_are_paired_by_prompt_and_over_prompts_of_both():
 def test_every_measure_is_there_once_and_swapping_the_runs_turns_signs():
     a, b = side(make_tables(PLAN)), side(make_tables(replace(PLAN, seed=1, speedup=1.4)))
     there, back = compare(a, b, FAST).measures, compare(b, a, FAST).measures
-    expected = [("", m) for m in ("context_health_soft", "mean_entropy_bits")] + [("gamma 4", m) for m in OF_SETTINGS]
-    assert list(there[["setting", "measure"]].itertuples(index=False, name=None)) == expected
+    expected = [("", m) for m in ("context_health_soft", "mean_entropy_bits")] + [("gamma 4", m) for m in OF_CONDITIONS]
+    assert list(there[["condition", "measure"]].itertuples(index=False, name=None)) == expected
     assert (there["n"] == 20).all()
     pd.testing.assert_series_equal(there["value"], -back["value"])
     assert there.set_index("measure").loc["speedup", "low"] > 0.1
@@ -74,7 +74,7 @@ def test_a_run_against_itself_differs_in_nothing():
     comparison = compare(side(tables), side(tables), FAST)
     assert (comparison.measures["value"] == 0).all()
     assert comparison.measures["low"].isna().all()
-    assert comparison.config == comparison.conditions == {}
+    assert comparison.config == comparison.provenance == {}
     assert comparison.claims is not None
     assert comparison.claims.empty
     assert (comparison.tokens["n_equal"] == comparison.tokens["n_prompts"]).all()
@@ -95,7 +95,7 @@ def test_repetitions_are_averaged_within_the_prompt_first():
 def test_gammas_of_both_are_compared_one_by_one():
     a, b = make_tables(replace(PLAN, gammas=(2, 4, 8))), make_tables(replace(PLAN, gammas=(4, 6, 8), seed=1))
     comparison = compare(side(a), side(b), FAST)
-    assert list(dict.fromkeys(comparison.measures["setting"])) == ["", "gamma 4", "gamma 8"]
+    assert list(dict.fromkeys(comparison.measures["condition"])) == ["", "gamma 4", "gamma 8"]
     assert comparison.unpaired == {"a": ["gamma 2"], "b": ["gamma 6"]}
     at_8 = a["spec_runs"][a["spec_runs"]["gamma"] == 8]
     assert row_of(comparison, "acceptance_rate", "gamma 8")["a"] == pytest.approx(at_8["acceptance_rate"].mean())
@@ -103,14 +103,14 @@ def test_gammas_of_both_are_compared_one_by_one():
 
 def test_two_runs_of_one_setting_are_compared_whatever_it_is():
     comparison = compare(side(make_tables(PLAN)), side(make_tables(replace(PLAN, gammas=(6,)))), FAST)
-    assert "gamma 4 (a), gamma 6 (b)" in set(comparison.measures["setting"])
+    assert "gamma 4 (a), gamma 6 (b)" in set(comparison.measures["condition"])
     cold = replace(BASE, temperature=0.0)
-    assert paired_settings([BASE], [cold]) == [(BASE, cold)]
+    assert paired_conditions([BASE], [cold]) == [(BASE, cold)]
     both = [BASE, replace(BASE, gamma=2)]
-    assert paired_settings(both, [cold]) == [(BASE, cold)]
-    assert paired_settings([cold], both) == [(cold, BASE)]
-    assert paired_settings(both, [replace(BASE, gamma=6)]) == []
-    assert paired_settings([], [BASE]) == []
+    assert paired_conditions(both, [cold]) == [(BASE, cold)]
+    assert paired_conditions([cold], both) == [(cold, BASE)]
+    assert paired_conditions(both, [replace(BASE, gamma=6)]) == []
+    assert paired_conditions([], [BASE]) == []
 
 
 def test_prompts_of_one_run_only_are_named():
@@ -136,7 +136,7 @@ def test_runs_without_a_common_prompt_are_refused_in_one_line():
 def test_what_one_run_has_not_measured_has_no_number(kept):
     tables = make_tables(PLAN)
     comparison = compare(side(tables), side({n: f for n, f in tables.items() if n.startswith(kept)}), FAST)
-    measured = {"prefill": ["context_health_soft"], "decode": ["mean_entropy_bits"], "spec": list(OF_SETTINGS)}
+    measured = {"prefill": ["context_health_soft"], "decode": ["mean_entropy_bits"], "spec": list(OF_CONDITIONS)}
     rows = comparison.measures
     assert rows[rows["n"] > 0]["measure"].tolist() == measured[kept]
     assert rows[rows["n"] == 0][["a", "b", "value", "low", "high"]].isna().all(axis=None)
@@ -145,7 +145,7 @@ def test_what_one_run_has_not_measured_has_no_number(kept):
     assert len(comparison.tokens) == (2 if kept == "spec" else 1)
 
 
-def test_configuration_and_conditions_that_differ():
+def test_configuration_and_provenance_that_differ():
     def manifest(device: str, threads: int, torch: str, verifier: str) -> dict:
         return {
             "time": {"start": device},
@@ -160,7 +160,7 @@ def test_configuration_and_conditions_that_differ():
     b = side(tables, config={"spec": {"gamma": [6]}, "seed": 0}, manifest=manifest("mps", 4, "2.14", "y"))
     comparison = compare(a, b, FAST)
     assert comparison.config == {"spec.gamma": ([4], [6])}
-    assert comparison.conditions == {
+    assert comparison.provenance == {
         "execution.device": ("cpu", "mps"),
         "execution.threads": (2, 4),
         "models.verifier.name": ("x", "y"),
@@ -180,7 +180,7 @@ def test_claims_that_changed_their_verdict():
 
 
 def tokens_of(a: dict, b: dict, sequence: str) -> dict:
-    pairs = {"gamma 4": (settings_measured(a)[0], settings_measured(b)[0])}
+    pairs = {"gamma 4": (conditions_measured(a)[0], conditions_measured(b)[0])}
     found = compare_tokens(a, b, pairs).set_index("sequence", drop=False)
     return found.loc[sequence].to_dict()
 

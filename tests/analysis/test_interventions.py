@@ -1,4 +1,4 @@
-"""Moved links: arrows, mixed models and claims, on tables with known effects and on tables without any."""
+"""Interventions: links, mixed models and claims, on tables with known effects and on tables without any."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from synthetic_versions import POISONS, Shift, version_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.interventions import Interventions, analyze_interventions
 from specstudy.analysis.study import AnalysisResult, analyze
-from specstudy.records import ArrowVerdict, Claim
-from specstudy.setting import STUDY_SETTING
+from specstudy.condition import STUDY_CONDITION
+from specstudy.records import Claim, LinkVerdict
 from specstudy.tables.schema import to_table
 
 FAST = AnalysisSettings(bootstrap_samples=300)
@@ -30,11 +30,11 @@ def tables(which: str, **shifts: Shift) -> dict[str, pd.DataFrame]:
 
 
 def found(which: str, **shifts: Shift) -> Interventions:
-    return analyze_interventions(tables(which, **shifts), STUDY_SETTING, FAST)
+    return analyze_interventions(tables(which, **shifts), STUDY_CONDITION, FAST)
 
 
-def arrows(told: Interventions, kind: str) -> dict[str, ArrowVerdict]:
-    return {row.arrow: row for row in told.arrows if row.kind == kind}
+def links(told: Interventions, kind: str) -> dict[str, LinkVerdict]:
+    return {row.link: row for row in told.links if row.kind == kind}
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def poisoned() -> Interventions:
     return found("poisoned", related=LONGER, irrelevant=POISON, contradiction=replace(POISON, acceptance=0.15))
 
 
-def test_an_arrow_is_read_from_both_of_its_ends(poisoned: Interventions) -> None:
-    read = {kind: {name: row.reading for name, row in arrows(poisoned, kind).items()} for kind in POISONS}
+def test_a_link_is_read_from_both_of_its_ends(poisoned: Interventions) -> None:
+    read = {kind: {name: row.reading for name, row in links(poisoned, kind).items()} for kind in POISONS}
     assert read["irrelevant"] == {
         "attention to entropy": "as_claimed",
         "entropy to acceptance": "as_claimed",
@@ -54,12 +54,12 @@ def test_an_arrow_is_read_from_both_of_its_ends(poisoned: Interventions) -> None
     # The control itself spreads attention less evenly and writes less surely: this one moves both back.
     assert read["shuffled"]["attention to entropy"] == "as_claimed"
     assert read["shuffled"]["attention to acceptance"] == "not_shown"
-    assert {row.reading for row in arrows(poisoned, "moved").values()} == {"not_moved"}
-    assert {row.kind for row in poisoned.arrows} == {*POISONS, "moved"}, "controls are compared with, not asked"
+    assert {row.reading for row in links(poisoned, "moved").values()} == {"not_moved"}
+    assert {row.kind for row in poisoned.links} == {*POISONS, "moved"}, "controls are compared with, not asked"
 
 
-def test_an_arrow_says_what_moved_by_how_much_and_what_the_control_did(poisoned: Interventions) -> None:
-    row = arrows(poisoned, "irrelevant")["attention to entropy"]
+def test_a_link_says_what_moved_by_how_much_and_what_the_control_did(poisoned: Interventions) -> None:
+    row = links(poisoned, "irrelevant")["attention to entropy"]
     assert (row.dose, row.n) == (2, 30)
     assert row.moved_difference == pytest.approx(2 * (-0.5 + 0.2), abs=0.1)
     assert row.watched_difference == pytest.approx(2 * (0.4 - 0.2), abs=0.1)
@@ -70,13 +70,13 @@ def test_an_arrow_says_what_moved_by_how_much_and_what_the_control_did(poisoned:
 
 def test_hiding_a_position_moves_attention_by_itself() -> None:
     told = found("hidden", hidden_first=Shift(entropy_bits=0.6, acceptance=-0.3))
-    first = arrows(told, "hidden_first")
+    first = links(told, "hidden_first")
     assert {row.reading for row in first.values()} == {"as_claimed"}
     assert first["attention to entropy"].moved is None
-    boundary = arrows(told, "hidden_boundary")
+    boundary = links(told, "hidden_boundary")
     assert boundary["attention to entropy"].reading == "not_shown"
     assert boundary["entropy to acceptance"].reading == "not_moved"
-    assert {row.kind for row in told.arrows} == {
+    assert {row.kind for row in told.links} == {
         f"hidden_{where}{whom}" for where in ("first", "boundary") for whom in ("", "_from_both")
     }
 
@@ -85,7 +85,7 @@ def test_what_was_not_measured_says_so() -> None:
     without = tables("poisoned", irrelevant=POISON)
     del without["spec_runs"]
     told = analyze_interventions(without, None, FAST)
-    read = {name: row.reading for name, row in arrows(told, "irrelevant").items()}
+    read = {name: row.reading for name, row in links(told, "irrelevant").items()}
     assert read["entropy to acceptance"] == read["attention to acceptance"] == "not_measured"
     assert read["attention to entropy"] == "as_claimed"
 
@@ -138,7 +138,7 @@ def test_differences_between_prompts_and_of_controls_are_no_part_of_a_slope() ->
 
 def test_few_prompts_have_no_slope() -> None:
     one = version_tables("temperatures", {}, Plan(n_per_category=1, categories=("code", "math"), n_answer_tokens=6))
-    rows = analyze_interventions(one, STUDY_SETTING, FAST).models
+    rows = analyze_interventions(one, STUDY_CONDITION, FAST).models
     assert rows
     assert {row.slope for row in rows} == {row.residual_sd for row in rows} == {None}
     assert {row.null_reason for row in rows} == {"mean_sampling_entropy_bits varies in 2 prompts; 3 are needed"}
@@ -162,7 +162,7 @@ def test_claims_about_moved_links_are_answered_from_the_versions() -> None:
     of_the_control = re.search(r"beyond what the control does \((.*?)\)", raised.note)
     assert of_the_control
     assert float(of_the_control[1]) == pytest.approx(2 * 0.2, abs=0.1)
-    assert "experiment=temperatures runs them" in told["imposed_entropy_lowers_acceptance_draft_staying"].note
+    assert "experiment=temperatures" in told["imposed_entropy_lowers_acceptance_draft_staying"].note
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_each_claim_speaks_of_its_own_kind(which: str, kind: str, claim_id: str)
 
 def test_an_ordinary_study_has_no_rows_and_its_other_claims_do_not_change() -> None:
     plain, versions = analyze(make_tables(PLAN), FAST), analyze(version_tables("hidden", {}, PLAN, noise=0.0), FAST)
-    assert plain.interventions.effects == plain.interventions.arrows == plain.interventions.models == []
+    assert plain.interventions.effects == plain.interventions.links == plain.interventions.models == []
     assert {claim.verdict for claim in claims(plain).values()} == {"not_run"}
     others = [[c for c in result.claims if c.family != "interventions"] for result in (plain, versions)]
     assert others[0] == others[1]
@@ -190,5 +190,5 @@ def test_an_ordinary_study_has_no_rows_and_its_other_claims_do_not_change() -> N
 def test_the_rows_fit_their_tables(poisoned: Interventions, temperatures: Interventions) -> None:
     for told in (poisoned, temperatures):
         assert to_table("version_effects", told.effects).num_rows == len(told.effects)
-        assert to_table("arrow_verdicts", told.arrows).num_rows == len(told.arrows)
+        assert to_table("link_verdicts", told.links).num_rows == len(told.links)
         assert to_table("version_models", told.models).num_rows == len(told.models)

@@ -10,18 +10,18 @@ from synthetic import Plan, make_tables
 
 from specstudy import formulas
 from specstudy.analysis import join
-from specstudy.analysis.join import decoded_tokens, prompt_frame, settings_measured
+from specstudy.analysis.join import conditions_measured, decoded_tokens, prompt_frame
 from specstudy.analysis.measures import (
     At,
+    condition_name,
+    condition_suffixes,
     label,
     of_other_gammas,
     phrase,
-    primary_setting,
-    setting_name,
-    setting_suffixes,
+    primary_condition,
 )
+from specstudy.condition import Condition
 from specstudy.records import STAGE_TABLES
-from specstudy.setting import Setting
 from specstudy.tables.schema import schema_of, validate
 
 SMALL = Plan(n_per_category=3, n_answer_tokens=20)
@@ -53,20 +53,20 @@ def test_a_prompt_that_failed_in_a_stage_keeps_the_rest():
         tables[name] = tables[name][tables[name]["prompt_id"] != "math-02"]
     row = prompt_frame(tables).loc["math-02"]
     assert np.isfinite(row["mean_entropy_bits"])
-    assert np.isnan(row[At("alpha", *settings_measured(tables))])
+    assert np.isnan(row[At("alpha", *conditions_measured(tables))])
 
 
 def test_without_any_table_the_frames_are_empty():
     assert prompt_frame({}).empty
     assert decoded_tokens({}).empty
-    assert settings_measured({}) == []
+    assert conditions_measured({}) == []
 
 
 def test_untested_tokens_are_no_evidence():
     tables = make_tables(SMALL)
-    setting = settings_measured(tables)[0]
+    condition = conditions_measured(tables)[0]
     tokens = tables["spec_tokens"]
-    tested = join.tested_tokens(tables, setting)
+    tested = join.tested_tokens(tables, condition)
     assert len(tested) == tables["spec_runs"]["n_tested"].sum() < (tokens["kind"] == "draft").sum()
     assert tested["accepted"].sum() == tables["spec_runs"]["n_accepted"].sum()
 
@@ -86,59 +86,59 @@ def test_the_series_way_feeds_accepted_over_proposed_into_the_formula():
     tables = make_tables(SMALL)
     run = tables["spec_runs"].iloc[0]
     expected = formulas.expected_speedup(run["acceptance_rate"], 4, run["cost_ratio_flops"])
-    key = At("theoretical_speedup_acceptance_rate", *settings_measured(tables))
+    key = At("theoretical_speedup_acceptance_rate", *conditions_measured(tables))
     value = prompt_frame(tables)[key][run["prompt_id"]]
     assert value == pytest.approx(expected)
 
 
 def test_only_keys_that_vary_are_named():
-    base = Setting(4, "model", "none", 0.7, 0.9)
-    other, cold = Setting(6, "model", "none", 0.7, 0.9), Setting(4, "model", "none", 0.0, 0.9)
-    assert setting_suffixes([base]) == {base: ""}
-    assert setting_suffixes([base, other]) == {base: "@gamma4", other: "@gamma6"}
-    assert setting_suffixes([base, other, cold])[cold] == "@gamma4,temperature=0.0"
-    assert setting_name(base, setting_suffixes([base])) == "gamma 4"
-    assert setting_name(cold, setting_suffixes([base, other, cold])) == "gamma 4, temperature=0.0"
+    base = Condition(4, "model", "none", 0.7, 0.9)
+    other, cold = Condition(6, "model", "none", 0.7, 0.9), Condition(4, "model", "none", 0.0, 0.9)
+    assert condition_suffixes([base]) == {base: ""}
+    assert condition_suffixes([base, other]) == {base: "@gamma4", other: "@gamma6"}
+    assert condition_suffixes([base, other, cold])[cold] == "@gamma4,temperature=0.0"
+    assert condition_name(base, condition_suffixes([base])) == "gamma 4"
+    assert condition_name(cold, condition_suffixes([base, other, cold])) == "gamma 4, temperature=0.0"
 
 
 def test_the_primary_setting_is_the_nearest_gamma():
-    wanted = Setting(7, "model", "none", 0.7, 0.9)
-    settings = [replace(wanted, gamma=gamma) for gamma in (2, 6, 8)]
-    assert primary_setting(settings, wanted).gamma == 6
-    assert primary_setting([], wanted) is None
+    wanted = Condition(7, "model", "none", 0.7, 0.9)
+    conditions = [replace(wanted, gamma=gamma) for gamma in (2, 6, 8)]
+    assert primary_condition(conditions, wanted).gamma == 6
+    assert primary_condition([], wanted) is None
 
 
 def test_among_settings_of_one_gamma_the_primary_one_is_that_which_was_asked_for():
-    none = Setting(4, "model", "none", 0.7, 0.9)
+    none = Condition(4, "model", "none", 0.7, 0.9)
     entropy = replace(none, stop="entropy", stop_threshold=0.5)
-    settings = [none, entropy, replace(entropy, gamma=8)]
-    assert primary_setting(settings, entropy) == entropy
-    assert primary_setting(settings, replace(entropy, gamma=7)) == replace(entropy, gamma=8)
+    conditions = [none, entropy, replace(entropy, gamma=8)]
+    assert primary_condition(conditions, entropy) == entropy
+    assert primary_condition(conditions, replace(entropy, gamma=7)) == replace(entropy, gamma=8)
     # What was asked for did not run: the nearest is what shares most of it.
-    assert primary_setting(settings, replace(entropy, top_p=0.5)) == entropy
-    assert of_other_gammas(settings, entropy) == [entropy, replace(entropy, gamma=8)]
+    assert primary_condition(conditions, replace(entropy, top_p=0.5)) == entropy
+    assert of_other_gammas(conditions, entropy) == [entropy, replace(entropy, gamma=8)]
 
 
 def test_a_rule_is_named_with_its_threshold():
-    none = Setting(4, "model", "none", 0.7, 0.9)
+    none = Condition(4, "model", "none", 0.7, 0.9)
     rules = [none, *(replace(none, stop="entropy", stop_threshold=x) for x in (0.3, 0.5))]
-    assert list(setting_suffixes(rules).values()) == ["@stop=none", "@stop=entropy 0.3", "@stop=entropy 0.5"]
+    assert list(condition_suffixes(rules).values()) == ["@stop=none", "@stop=entropy 0.3", "@stop=entropy 0.5"]
 
 
 def test_rows_of_a_setting_are_told_apart_by_the_threshold_too():
     runs = make_tables(SMALL)["spec_runs"]
     stopped = [runs.assign(stop="entropy", stop_threshold=x) for x in (0.3, 0.5)]
     tables = {"spec_runs": pd.concat([runs, *stopped], ignore_index=True)}
-    settings = settings_measured(tables)
-    assert sorted(s.rule for s in settings) == ["entropy 0.3", "entropy 0.5", "none"]
-    for setting in settings:
-        rows = join.of_setting(tables["spec_runs"], setting)
+    conditions = conditions_measured(tables)
+    assert sorted(s.rule for s in conditions) == ["entropy 0.3", "entropy 0.5", "none"]
+    for condition in conditions:
+        rows = join.of_condition(tables["spec_runs"], condition)
         assert len(rows) == len(runs)
-        assert set(rows["stop"]) == {setting.stop}
+        assert set(rows["stop"]) == {condition.stop}
 
 
 def test_measures_have_words():
-    at_four = Setting(4, "model", "none", 0.7, 0.9), "@gamma4"
+    at_four = Condition(4, "model", "none", 0.7, 0.9), "@gamma4"
     assert label(At("alpha", *at_four)) == "alpha (accepted / tested), gamma 4"
     assert phrase(At("alpha_expected", *at_four)) == "expected alpha, gamma 4"
     assert str(At("alpha", *at_four)) == "alpha@gamma4"

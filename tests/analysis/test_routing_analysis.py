@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from specstudy import routing_formulas as formulas
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
+from specstudy.condition import STUDY_CONDITION, Condition
 from specstudy.measure.designs import assignments
 from specstudy.records import RoutingCost
-from specstudy.setting import STUDY_SETTING, Setting
 
 N, K, N_TOKENS, N_PROMPTS = 8, 2, 400, 6
 EXPERT_BYTES, OTHER_BYTES = 100.0, 1000.0
@@ -48,7 +48,7 @@ def tables_of(sequences: list[list[NDArray[np.int64]]], verified: list[dict[str,
 
 
 def analysed(
-    tables: dict[str, Any], gammas: tuple[Setting, ...] = (), health: float | list[float] = np.nan
+    tables: dict[str, Any], gammas: tuple[Condition, ...] = (), health: float | list[float] = np.nan
 ) -> RoutingAnalysis:
     prompts = pd.DataFrame({"context_health_soft": health}, index=[f"p{i}" for i in range(N_PROMPTS)])
     result = analyze_routing(tables, prompts, gammas, gammas[0] if gammas else None, SETTINGS)
@@ -174,7 +174,7 @@ def test_intervals_need_three_prompts_and_say_so() -> None:
     assert row.null_reason == "2 prompts; an interval needs 3"
 
 
-GAMMA = Setting(2, "model", "none", 0.7, 0.9, None)
+GAMMA = Condition(2, "model", "none", 0.7, 0.9, None)
 
 
 def verified(entropies: dict[str, float]) -> list[dict[str, Any]]:
@@ -262,4 +262,4 @@ def test_other_settings_and_no_routing() -> None:
     assert analyze_routing({}, pd.DataFrame(), (), None, SETTINGS) is None
     rng = np.random.default_rng(2)
     answers = [[assignments(N, K, 0.0, 0.0, 20, rng) for _ in LAYERS] for _ in range(N_PROMPTS)]
-    assert analysed(tables_of(answers), (STUDY_SETTING,)).routing_costs == []
+    assert analysed(tables_of(answers), (STUDY_CONDITION,)).routing_costs == []

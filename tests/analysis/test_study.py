@@ -83,7 +83,7 @@ def test_several_gammas_are_kept_apart():
         "alpha@gamma6",
     }
     assert result.primary.gamma == 2
-    assert set(result.by_round_index["setting"]) == {"gamma 2", "gamma 6"}
+    assert set(result.by_round_index["condition"]) == {"gamma 2", "gamma 6"}
     claim = next(c for c in result.claims if c.claim_id == "speedup_above_one")
     assert claim.estimate == pytest.approx(result.prompts[result.at("speedup")].mean())
 

@@ -7,8 +7,8 @@ import pytest
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.measures import measures_in
 from specstudy.analysis.version_effects import PER_DOSE, unaltered_only, version_effects, version_frame
+from specstudy.condition import STUDY_CONDITION
 from specstudy.records import VersionEffect
-from specstudy.setting import STUDY_SETTING
 
 SETTINGS = AnalysisSettings(bootstrap_samples=500)
 ORIGINALS = ("a", "b", "c", "d")
@@ -146,7 +146,7 @@ def test_what_is_measured_of_a_version() -> None:
             }
         ),
     }
-    frame = version_frame(tables, STUDY_SETTING)
+    frame = version_frame(tables, STUDY_CONDITION)
     assert list(frame.columns) == list(measures_in("versions"))
     assert frame.loc["a", "mean_entropy_bits"] == 1.5
     assert frame.loc["a", "alpha"] == 0.5

@@ -28,7 +28,7 @@ from specstudy.tables.schema import schema_of
 pytestmark = pytest.mark.timeout(900)
 
 # Not drawn for two prompts at one setting.
-SEVERAL_SETTINGS = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
+SEVERAL_CONDITIONS = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
 OF_VERSIONS = {"version_effects", "version_pairs", "imposed_entropy"}
 OF_ROUTING = {"distinct_experts", "bytes_and_clock"}
 NEEDS_MORE = {
@@ -39,7 +39,7 @@ NEEDS_MORE = {
     "context_matrix",
     "rule_differences",
     "acceptance_by_sampling",
-    *SEVERAL_SETTINGS,
+    *SEVERAL_CONDITIONS,
 }
 
 
@@ -98,13 +98,13 @@ runpy.run_path({str(PROJECT_ROOT / "pipelines/analyze.py")!r}, run_name="__main_
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["models.draft=/nosuch"], "models.draft=/nosuch: no such directory or file; name "),
+        (["models.draft=/nosuch"], "models.draft=/nosuch: no such"),
         (["models.draft=data/prompts"], "models.draft="),
-        (["models.verifier=embedded:nosuch"], "models.verifier=embedded:nosuch: no such embedded model; did you mean "),
+        (["models.verifier=embedded:nosuch"], "embedded:nosuch: no such embedded model"),
         (["prompts=file", "prompts.path=/nosuch.jsonl"], "prompts.path=/nosuch.jsonl: no such file"),
         (["prompts=file"], "prompts.path is not set: give prompts.path=..."),
-        (["prompts.categories=[poetry]"], "prompts.categories: no prompt of category 'poetry'; there are factual, "),
-        (["spec.gamma=0"], "spec.gamma must be a whole number from 1 to 64"),
+        (["prompts.categories=[poetry]"], "category 'poetry'; there are factual"),
+        (["spec.gamma=0"], "spec.gamma must be an integer"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_leaves_nothing(

@@ -35,6 +35,6 @@ def test_a_point_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     words = [*WORDS, "models.draft=data/models/smollm2-draft,/nosuch", f"output_dir={tmp_path}"]
     finished = run("decode", "-m", *words)
     assert finished.status == 2
-    assert "error: models.draft=/nosuch: no such directory or file" in finished.err
+    assert "models.draft=/nosuch: no such" in finished.err
     assert "Traceback" not in finished.err
     assert len([path for path in tmp_path.glob("*/tables/decode_runs.parquet") if path.parts[-3] != "latest"]) == 1

@@ -97,8 +97,8 @@ def test_both_kinds_of_routing_are_timed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_cannot_run_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="n_chosen must be at most n_experts=4; got 5"):
         Design(n_experts=4, n_chosen=5)
-    with pytest.raises(UserError, match="hidden must be a multiple of 8 from 8 to 65536; got 12"):
+    with pytest.raises(UserError, match="multiple of 8 from 8 to 65536; got 12"):
         Design(hidden=12)
     monkeypatch.setattr("specstudy.models.device.device_memory", lambda device: DeviceMemory(2**30, 2**28))
-    with pytest.raises(UserError, match=r"a layer of 0.6 GiB has no room in the 0.2 GiB that cpu has free"):
+    with pytest.raises(UserError, match=r"0.6 GiB has no room in the 0.2 GiB"):
         next(design_costs(Design(n_experts=100), CPU, DTYPE))

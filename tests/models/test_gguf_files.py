@@ -65,16 +65,16 @@ def refusal(tmp_path: Path, tensors: dict[str, Any]) -> Callable[..., str]:
         ({".rope.scaling.yarn_log_multiplier": 0.1}, "key llama.rope.scaling.yarn_log_multiplier"),
         ({".rope.scaling.type": "su"}, "llama.rope.scaling.type is 'su'"),
         ({".rope.scaling.attn_factor": 1.2}, "llama.rope.scaling.attn_factor is 1.2"),
-        ({".rope.dimension_count": 32}, "llama.rope.dimension_count is 32, and only 64 can be read"),
+        ({".rope.dimension_count": 32}, "dimension_count is 32, and only 64"),
         ({".attention.causal": False}, "llama.attention.causal is False"),
-        ({".attention.head_count_kv": [4, 2, 4]}, "llama.attention.head_count_kv differs from layer to layer"),
+        ({".attention.head_count_kv": [4, 2, 4]}, "head_count_kv differs"),
         ({".vocab_size": 300}, "llama.vocab_size is 300, and only 259 can be read"),
         ({".embedding_length": None}, "it does not state llama.embedding_length"),
         ({".attention.head_count": None}, "it does not state llama.attention.head_count"),
-        ({".attention.layer_norm_rms_epsilon": None}, "it does not state llama.attention.layer_norm_rms_epsilon"),
-        ({".feed_forward_length": 128}, "its tensor blk.0.ffn_gate.weight has another shape than its keys say"),
-        ({"general.type": "adapter"}, "general.type is 'adapter', and only 'model' can be read"),
-        ({"split.count": 3, "split.no": 0}, "it is one of 3 parts; join them with `llama-gguf-split --merge"),
+        ({".attention.layer_norm_rms_epsilon": None}, "not state llama.attention.layer_norm_rms_epsilon"),
+        ({".feed_forward_length": 128}, "blk.0.ffn_gate.weight has another shape"),
+        ({"general.type": "adapter"}, "general.type is 'adapter'"),
+        ({"split.count": 3, "split.no": 0}, "one of 3 parts"),
     ],
 )
 def test_a_key_that_cannot_be_applied(refusal: Callable[..., str], keys: dict[str, Any], said: str) -> None:
@@ -83,9 +83,9 @@ def test_a_key_that_cannot_be_applied(refusal: Callable[..., str], keys: dict[st
 
 def test_a_tensor_without_a_place(refusal: Callable[..., str]) -> None:
     scale = np.ones(WIDTH, np.float32)
-    assert "its tensor blk.1.attn_q_norm.weight has no place" in refusal({}, {"blk.1.attn_q_norm.weight": scale})
+    assert "blk.1.attn_q_norm.weight has no place" in refusal({}, {"blk.1.attn_q_norm.weight": scale})
     biases = {f"blk.{i}.attn_{part}.bias": scale for i in range(3) for part in ("q", "k", "v")}
-    assert "lacks 3 of its tensors, the first blk.0.attn_output.bias" in refusal({}, biases)
+    assert "3 of its tensors, the first blk.0.attn_output.bias" in refusal({}, biases)
 
 
 def test_a_tensor_that_is_not_there(refusal: Callable[..., str]) -> None:

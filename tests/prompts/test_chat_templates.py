@@ -266,7 +266,7 @@ def test_a_system_text_without_a_place_opens_the_first_user_message(family: Fami
 @pytest.mark.parametrize("family", [MISTRAL, LLAMA2, GEMMA3], ids=lambda family: family.name)
 @pytest.mark.parametrize("system", [None, "Terse."])
 def test_roles_out_of_turn_are_an_error_in_the_templates_own_words(family: Family, system: str | None) -> None:
-    with pytest.raises(ValueError, match="refuses this prompt: Conversation roles must alternate"):
+    with pytest.raises(ValueError, match="Conversation roles must alternate"):
         render(Prompt("p", "own", "Why?", system, (Message("user", "Hi"),)), family.tokenizer())
 
 

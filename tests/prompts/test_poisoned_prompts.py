@@ -126,7 +126,7 @@ def test_only_the_seed_and_the_prompt_decide() -> None:
 def test_errors_name_the_prompt() -> None:
     with pytest.raises(UserError, match="no context for the prompt 'sea'"):
         versions_of("sea", QUESTION, CONTEXTS, ["cake"], 1, 0, n_words)
-    with pytest.raises(UserError, match="3 doses are more than the sentences that the context of 'sky'"):
+    with pytest.raises(UserError, match=r"3 doses .*'sky'"):
         made(n_doses=3)
 
 
@@ -134,7 +134,7 @@ def test_errors_name_the_prompt() -> None:
     ("written", "said"),
     [
         ("- a\n", "must map each prompt_id"),
-        ("a: {needed: x, related: y}\n", "a must have the texts needed, related, contradictions"),
+        ("a: {needed: x, related: y}\n", "needed, related, contradictions"),
         ("a: {needed: x, related: [y], contradictions: z}\n", "a must have the texts"),
         ("a: {needed: x, related: '', contradictions: z}\n", "a has a part without a sentence"),
         ("a: {", "cannot be read as YAML"),

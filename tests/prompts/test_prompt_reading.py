@@ -108,22 +108,22 @@ class TestReading:
     @pytest.mark.parametrize(
         ("row", "said"),
         [
-            ({"prompt_id": "a"}, "line 1 has no text and no messages (it has prompt_id); prompts.text_column"),
+            ({"prompt_id": "a"}, "(it has prompt_id); prompts.text_column"),
             ({}, "it has nothing"),
-            ({"text": None}, "has no text and no messages (it has nothing; text empty)"),
-            ({"text": 5}, "text must be a text; got '5'"),
-            ({"text": ["a"]}, "text must be a text"),
-            ({"text": "  \n", "n": 1}, "has no text and no messages (it has n; text empty)"),
-            ({"text": [{"role": "user"}]}, "text is no text; prompts.messages_column=text reads a conversation"),
-            ({"text": "a", "prompt_id": 1.5}, "prompt_id must be a text"),
-            ({"text": "a", "prompt_id": True}, "prompt_id must be a text"),
-            ({"text": "a", "category": ["code"]}, "category must be a text"),
-            ({"text": "a", "system": {"x": 1}}, "system must be a text"),
+            ({"text": None}, "it has nothing; text empty"),
+            ({"text": 5}, "text must be a string; got '5'"),
+            ({"text": ["a"]}, "text must be a string"),
+            ({"text": "  \n", "n": 1}, "it has n; text empty"),
+            ({"text": [{"role": "user"}]}, "prompts.messages_column=text"),
+            ({"text": "a", "prompt_id": 1.5}, "prompt_id must be a string"),
+            ({"text": "a", "prompt_id": True}, "prompt_id must be a string"),
+            ({"text": "a", "category": ["code"]}, "category must be a string"),
+            ({"text": "a", "system": {"x": 1}}, "system must be a string"),
             ({"a\nb": 1}, "it has a b"),
             ({"x" * 10_000: 1}, "x..."),
-            ({"text": "a\ud800"}, "text holds half of a surrogate pair at character 1"),
+            ({"text": "a\ud800"}, "surrogate pair at character 1"),
             ("text", "line 1 is not a JSON object"),
-            (["text"], "line 1 is not a JSON object with a text; an array of objects belongs into a .json file"),
+            (["text"], "an array of objects belongs into a .json file"),
         ],
     )
     def test_a_wrong_row_is_one_line_saying_which(self, tmp_path: Path, row: object, said: str) -> None:
@@ -136,16 +136,16 @@ class TestReading:
             ("p.jsonl", b"\xef\xbb\xbf\r\n \n", "holds no prompts"),
             ("p.csv", b"text\n", "holds no prompts"),
             ("p.txt", b"", "holds no prompts"),
-            ("p.jsonl", b'{"text": "caf\xe9"}', "line 1 is not UTF-8 text (byte 13); save it as UTF-8"),
+            ("p.jsonl", b'{"text": "caf\xe9"}', "line 1 is not UTF-8 text (byte 13)"),
             ("p.txt", "caf\xe9".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
             pytest.param(
                 "p.csv", b"text\n" + b"a" * 9000 + b"\xff", "line 2 is not UTF-8 text (byte 9005)", id="late byte"
             ),
             ("p.jsonl", b"\x1f\x8b\x08\x00zip", "is compressed with gzip; unpack it first"),
             ("p.csv", b"PK\x03\x04sheet", "is a ZIP archive or a spreadsheet"),
-            ("p.jsonl", b'{"text": "a", "text": "b"}', "line 1 is not JSON: a name stands twice in an object"),
+            ("p.jsonl", b'{"text": "a", "text": "b"}', "a name stands twice"),
             ("p.csv", b"text,text\na,b\n", "line 1 names a column twice"),
-            ("p.csv", b"messages\nhello\n", "line 2: messages must be a list of {role, content}"),
+            ("p.csv", b"messages\nhello\n", "line 2: messages must be a list"),
             ("p.jsonl", b'{"text": "a"}\n{"text": ', "line 2 is not JSON"),
             ("p.jsonl", b'{"text": "a"} {"text": "b"}', "line 1 is not JSON"),
             pytest.param("p.jsonl", b'{"text": ' + b"[" * 100_000, "line 1 is not JSON", id="deep nesting"),
@@ -154,12 +154,12 @@ class TestReading:
             ("p.jsonl", b'{"text": "a", "prompt_id": "p-0002"}\n{"text": "b"}', "'p-0002' occurs twice"),
             ("p.csv", b"prompt_id,text\n1,Hello, world\n", "line 2 has more fields than the header"),
             ("p.csv", b'text\n"never closed\n', "is not CSV"),
-            ("p.csv", b"prompt_id;text\n1;Hello; world\n", "put quotes around a text that holds ';'"),
+            ("p.csv", b"prompt_id;text\n1;Hello; world\n", "put quotes around a field that holds ';'"),
             ("p.csv", b"text,,\nWhy, or how?,,\n", "line 2 has more fields than the header"),
             ("p.csv", b'sep=;\ntext;n\n"a "b" c";1\n', "line 3 is not CSV"),
             ("p.jsonl.gz", b"{}", "is not a gzip file, or is cut off"),
             pytest.param("p.csv.gz", gzip.compress(b"text\nWhy?")[:-9], "is not a gzip file, or is cut off", id="cut"),
-            ("p.csv", b"prompt_id,text\n1,\n", "line 2 has no text and no messages (it has prompt_id)"),
+            ("p.csv", b"prompt_id,text\n1,\n", "line 2 has no text"),
             ("p.parquet", b"PAR1 no", "is not a Parquet file"),
             ("p.parquet", b"", "is not a Parquet file"),
             ("p.json", b'{"a": [{"text": "Why?"}], "b": []}', "nor an object that holds one array of them"),
@@ -170,7 +170,7 @@ class TestReading:
             ),
             ("p.json", b'[{"text": "Why?"},\n"How?"]', "item 2 is not an object with a text"),
             ("p.json", b'[{"text": "Why?"},\n{"text"]', "line 2 is not JSON"),
-            ("p.md", b"{}", "unknown kind of file; name a .jsonl, .json, .csv, .tsv, .txt file"),
+            ("p.md", b"{}", "unknown kind of file"),
             ("p", b"{}", "unknown kind of file"),
         ],
     )
@@ -181,10 +181,10 @@ class TestReading:
         path = tmp_path / "p.jsonl"
         with path.open("wb") as file:  # a hole: no disk is used, and nothing of it may be read
             file.truncate(500 * 2**20)
-        assert "is too large (500 MiB, at most 128); split it" in refusal(path)
+        assert "500 MiB, at most 128" in refusal(path)
         monkeypatch.setattr(fields, "MAX_TEXT_CHARACTERS", 1000)
         path = written(tmp_path, "p.csv", 'text\n"' + "a" * 1001 + '"\n')
-        assert "line 2: text has 1,001 characters; at most 1,000 are read" in refusal(path)
+        assert "line 2: text has 1,001 characters; at most 1,000" in refusal(path)
 
     def test_a_small_parquet_file_of_endless_repetitions(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "p.parquet"
@@ -196,7 +196,7 @@ class TestReading:
     def test_parquet_of_wrong_types(self, tmp_path: Path) -> None:
         path = tmp_path / "p.parquet"
         pd.DataFrame({"text": [b"bytes"]}).to_parquet(path)
-        assert "row 1: text must be a text" in refusal(path)
+        assert "row 1: text must be a string" in refusal(path)
         pd.DataFrame({"text": []}).to_parquet(path)
         assert "holds no prompts" in refusal(path)
 
@@ -213,7 +213,7 @@ class TestReading:
         assert select(prompts, None, None) == prompts
         assert [p.prompt_id for p in select(prompts, ["math"], 2)] == ["math0", "math1"]
         assert [p.prompt_id for p in select(prompts, None, 1)] == ["code0", "math0"]
-        with pytest.raises(UserError, match="no prompt of category 'maths'; there are code, math"):
+        with pytest.raises(UserError, match="category 'maths'; there are code, math"):
             select(prompts, ["code", "maths"], None)
 
 
@@ -246,27 +246,27 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("messages", "said"),
         [
-            ([], "line 2 has no text and no messages (it has nothing; messages empty)"),
-            ("Why?", "messages must be a list of {role, content} (in JSON or Parquet); got 'Why?'"),
+            ([], "it has nothing; messages empty"),
+            ("Why?", "(in JSON or Parquet); got 'Why?'"),
             ({"role": "user", "content": "Why?"}, "messages must be a list"),
-            (["Why?"], "messages[0] must be an object with role and content; got 'Why?'"),
+            (["Why?"], "messages[0] must be an object"),
             (
                 [HI, {"role": "tool", "content": "4"}, WHY],
-                "messages[1] has the role 'tool'; roles are system, user, as",
+                "messages[1] has the role 'tool'",
             ),
             ([{"content": "Why?"}], "messages[0] has the role 'None'"),
             ([{"role": ["user"], "content": "Why?"}], "messages[0] has the role"),
             ([{"role": "user", "content": " \n"}], "messages[0] has no content"),
-            ([HI, {**HO, "tool_calls": [1]}, WHY], "messages[1] holds 'tool_calls' besides role and content"),
+            ([HI, {**HO, "tool_calls": [1]}, WHY], "messages[1] holds 'tool_calls'"),
             ([{"from": "human", "value": "Hi", "role2": 1}], "messages[0] holds 'role2' besides from and value"),
             ([{"from": "tool", "value": "4"}], "messages[0] has the role 'tool'"),
             ([{"role": "user"}], "messages[0] has no content"),
-            ([{"role": "user", "content": 4}], "the content of messages[0] must be a text"),
+            ([{"role": "user", "content": 4}], "the content of messages[0] must be a string"),
             ([{"role": "user", "content": [{"type": "text", "text": "Why?"}]}], "messages[0] is a list of parts; only"),
             ([{**WHY, "name": "Ann"}], "messages[0] holds 'name' besides role and content"),
             ([BRIEF], "none of messages is the user's"),
             ([HO], "none of messages is the user's"),
-            ([HI, BRIEF, WHY], "a system message must be the first of messages, and the only one"),
+            ([HI, BRIEF, WHY], "a system message must be the first"),
             ([BRIEF, BRIEF, WHY], "a system message must be the first"),
         ],
     )
@@ -277,9 +277,9 @@ class TestMessages:
 
     def test_only_one_of_two(self, tmp_path: Path) -> None:
         path = written(tmp_path, "p.jsonl", json_lines({"text": "Why?", "messages": [WHY]}))
-        assert "line 1 has both text and messages; give one of them" in refusal(path)
+        assert "line 1 has both text and messages" in refusal(path)
         path = written(tmp_path, "p.jsonl", json_lines({"system": "Be brief.", "messages": [BRIEF, WHY]}))
-        assert "line 1 has both system and a system message; give one of them" in refusal(path)
+        assert "line 1 has both system and a system message" in refusal(path)
 
     @pytest.mark.parametrize(
         ("row", "columns"),
@@ -343,16 +343,16 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("row", "columns", "said"),
         [
-            ({"answer": "5", "question": "Why?"}, Columns(), "(it has answer, question); prompts.text_column=question"),
+            ({"answer": "5", "question": "Why?"}, Columns(), "prompts.text_column=question"),
             ({"input": "5", "instruction": "Why?"}, Columns(), "prompts.text_column=instruction takes instruction"),
             ({"Text": "Why?"}, Columns(), "prompts.text_column=Text takes Text"),
             ({"prompt": ["Why?", "How?"]}, Columns(), "prompts.text_column=prompt takes prompt"),
-            ({"conversation": [WHY]}, Columns(), "prompts.messages_column=conversation takes conversation"),
+            ({"conversation": [WHY]}, Columns(), "prompts.messages_column=conversation"),
             ({"queston": "Why?", "text": "a"}, Columns(text="question"), "prompts.text_column=queston takes queston"),
             (
                 {"text": "a", "messages": [WHY]},
                 Columns(messages="chat"),
-                "(it has text, messages); prompts.messages_column=messages",
+                "prompts.messages_column=messages",
             ),
             ({"text": "a"}, Columns(prompt_id="id"), "prompts.id_column=id: no row of"),
             ({"text": "a"}, Columns(context="input"), "prompts.context_column=input: no row of"),
@@ -394,4 +394,4 @@ class TestFormats:
     @pytest.mark.parametrize("name", ["p.txt", "p.jsonl", "p.csv", "p.parquet"])
     def test_a_git_lfs_pointer_is_no_prompts(self, tmp_path: Path, name: str) -> None:
         pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{64 * '0'}\nsize 123\n"
-        assert "is a Git LFS pointer, not the file itself; `git lfs pull`" in refusal(written(tmp_path, name, pointer))
+        assert "Git LFS pointer" in refusal(written(tmp_path, name, pointer))

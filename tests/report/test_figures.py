@@ -18,6 +18,7 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.measures import MEASURES, label
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
+from specstudy.condition import Condition
 from specstudy.errors import UserError
 from specstudy.report import figures
 from specstudy.report.chapters import sinks
@@ -35,7 +36,6 @@ from specstudy.report.style import (
     visible_token,
     wrapped,
 )
-from specstudy.setting import Setting
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 SMALL = Plan(n_per_category=3, n_answer_tokens=24)
@@ -59,13 +59,13 @@ def drawn(plan, directory, routed=False, versions=None):
 
 @pytest.fixture(scope="module")
 def every_figure(tmp_path_factory):
-    fixed = Setting(4, "model", "none", 0.7, 0.9)
+    fixed = Condition(4, "model", "none", 0.7, 0.9)
     stopped = replace(fixed, stop="bound", stop_threshold=0.4)
-    settings = (fixed, replace(fixed, gamma=2), stopped, replace(fixed, temperature=0.0))
+    conditions = (fixed, replace(fixed, gamma=2), stopped, replace(fixed, temperature=0.0))
     directory = tmp_path_factory.mktemp("figures")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return drawn(replace(SMALL, settings=settings), directory, routed=True, versions="temperatures")
+        return drawn(replace(SMALL, conditions=conditions), directory, routed=True, versions="temperatures")
 
 
 def test_every_figure_is_drawn_as_png_and_svg(every_figure):
@@ -103,9 +103,9 @@ def test_versions_that_were_not_measured_are_not_drawn(tmp_path):
 
 
 def test_only_settings_that_differ_in_gamma_alone_are_drawn_against_it(tmp_path):
-    fixed = Setting(4, "model", "none", 0.7, 0.9)
+    fixed = Condition(4, "model", "none", 0.7, 0.9)
     stopped = replace(fixed, gamma=8, stop="entropy", stop_threshold=0.3)
-    result = analyze(make_tables(replace(SMALL, settings=(fixed, replace(fixed, gamma=2), stopped))), FAST)
+    result = analyze(make_tables(replace(SMALL, conditions=(fixed, replace(fixed, gamma=2), stopped))), FAST)
     for name in ("acceptance_by_gamma", "speedup_by_gamma", "tokens_by_gamma"):
         lines = DRAWERS[name](result, {}).axes[0].get_lines()
         assert all(
@@ -225,7 +225,7 @@ def test_rows_are_called_the_same_in_the_table_and_in_the_figure_beside_it():
     result = analyze(make_tables(SMALL), FAST)
     context = sinks.CHAPTER.context(result, {}, {})
     told = {words for row in context["predictions"] for words in row[:2]}
-    axes = DRAWERS["attention_foretold"](result, {}).axes[0]
+    axes = DRAWERS["attention_predicted"](result, {}).axes[0]
     drawn = [text.get_text().replace("\n", " ") for text in (*axes.get_yticklabels(), *axes.texts)]
     assert drawn
     assert set(drawn) <= told

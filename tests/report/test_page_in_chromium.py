@@ -214,7 +214,7 @@ def test_hebrew_runs_from_right_to_left_and_english_does_not(opened):
 def test_a_failed_self_check_is_the_first_thing_said(opened):
     page = opened()
     alarm = page.get_by_role("alert")
-    assert "SELF-CHECK FAILED in speculate: do not trust this run's numbers." in alarm.inner_text()
+    assert "SELF-CHECK FAILED in speculate" in alarm.inner_text()
     assert alarm.bounding_box()["y"] < page.locator("h1").bounding_box()["y"]
     alarm.get_by_role("link").click()
     assert "FAILED" in page.locator("#self_checks").inner_text()

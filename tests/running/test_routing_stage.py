@@ -15,7 +15,7 @@ from transformers import MixtralConfig, PreTrainedConfig
 
 from specstudy import open_run
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.join import prompt_frame, settings_measured
+from specstudy.analysis.join import conditions_measured, prompt_frame
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.config import ModelsConfig, StudyConfig
 from specstudy.errors import UserError
@@ -146,9 +146,9 @@ def test_layers_say_what_their_experts_weigh(studied_case: Studied) -> None:
 
 def analysed(run: Run) -> RoutingAnalysis:
     tables = {name: run.table(name) for name in run.tables}
-    settings = settings_measured(tables)
+    conditions = conditions_measured(tables)
     found = analyze_routing(
-        tables, prompt_frame(tables), settings, settings[-1], AnalysisSettings(bootstrap_samples=50)
+        tables, prompt_frame(tables), conditions, conditions[-1], AnalysisSettings(bootstrap_samples=50)
     )
     assert found is not None
     return found
@@ -222,11 +222,11 @@ def test_a_mixture_drafts_for_a_dense_verifier(tmp_path: Path) -> None:
 
 def test_a_verifier_without_experts_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(studies, "run", lambda *_, **__: pytest.fail("work was begun"))
-    with pytest.raises(UserError, match=r"models.verifier=embedded:smollm2 has no experts to route to"):
+    with pytest.raises(UserError, match=r"embedded:smollm2 has no experts"):
         studies.routing(StudyConfig(models=ModelsConfig()))
 
 
 def test_experts_of_the_draft_alone_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(studies, "run", lambda *_, **__: pytest.fail("work was begun"))
-    with pytest.raises(UserError, match=r"models.verifier=embedded:smollm2 has no experts to route to"):
+    with pytest.raises(UserError, match=r"embedded:smollm2 has no experts"):
         studies.routing(StudyConfig(models=ModelsConfig(draft="embedded:smollm2-moe")))

@@ -97,7 +97,7 @@ def test_a_manifest_without_configuration_is_one_line(written: dict[str, object]
 
 
 def test_no_manifest_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no manifest\.json; `make study` writes it"):
+    with pytest.raises(UserError, match=r"has no manifest\.json"):
         manifest.read(tmp_path)
 
 

@@ -54,7 +54,7 @@ def test_what_is_not_there_is_said(output_dir: Path) -> None:
     with pytest.raises(UserError, match=r"no run at .*nosuch"):
         specstudy.open_run(output_dir / "nosuch")
     run = specstudy.open_run(output_dir / "latest")
-    with pytest.raises(UserError, match="has no table decode_runs; `make decode` writes it"):
+    with pytest.raises(UserError, match="no table decode_runs; `make decode`"):
         run.table("decode_runs")
     with pytest.raises(UserError, match="no table is called 'specs'"):
         run.table("specs")

@@ -266,9 +266,9 @@ except UserError as fault:
 
 
 def test_tables_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no table is called 'nosuch'; the tables are prefill_tokens, "):
+    with pytest.raises(UserError, match="'nosuch'; the tables are prefill_tokens"):
         read_table(tmp_path, "nosuch")
-    with pytest.raises(UserError, match="has no table spec_runs; `make speculate` writes it"):
+    with pytest.raises(UserError, match="no table spec_runs; `make speculate`"):
         read_table(tmp_path, "spec_runs")
     path = table_path(tmp_path, "spec_runs")
     path.parent.mkdir()
@@ -294,9 +294,7 @@ def test_the_order_of_results_leaves_no_trace(tmp_path: Path, stage: str) -> Non
 
 def test_a_result_given_twice_is_refused_and_nothing_is_published(tmp_path: Path) -> None:
     results = [result_of("decode", prompt) for prompt in ("a", "b", "a")]
-    with pytest.raises(
-        InvalidRecordError, match="table decode_tokens: 2 keys occur more than once, first: prompt_id='a'"
-    ):
+    with pytest.raises(InvalidRecordError, match="2 keys occur more than once, first: prompt_id='a'"):
         consolidate(tmp_path, "decode", results)
     assert list((tmp_path / "tables").iterdir()) == []
 
@@ -322,7 +320,7 @@ def test_groups_with_a_key_of_an_earlier_one_or_out_of_order_are_refused(
     order: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_directory_module, "_RESULTS_PER_GROUP", 1)
-    with pytest.raises(InvalidRecordError, match="table decode_tokens: keys occur more than once or out of order"):
+    with pytest.raises(InvalidRecordError, match="decode_tokens: keys occur more than once"):
         consolidate(tmp_path, "decode", [result_of("decode", prompt) for prompt in order])
     assert list((tmp_path / "tables").iterdir()) == []
 
@@ -331,7 +329,7 @@ def test_a_row_that_two_groups_have_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(run_directory_module, "_RESULTS_PER_GROUP", 1)
     rows = {"decode_runs": [example("decode_runs")]}
     result = {table: to_table(table, rows.get(table, [])) for table in STAGE_TABLES["decode"]}
-    with pytest.raises(InvalidRecordError, match="table decode_runs: keys occur more than once or out of order"):
+    with pytest.raises(InvalidRecordError, match="decode_runs: keys occur more than once"):
         consolidate(tmp_path, "decode", [result, result])
 
 

@@ -8,31 +8,31 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
+from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
 from specstudy.analysis.means import estimate_frame, nested_mean, numbered
-from specstudy.analysis.measures import setting_name
-from specstudy.setting import Setting
+from specstudy.analysis.measures import condition_name
+from specstudy.condition import Condition
 
 N_BINS = 10
 
 
 def by_round_index(
-    tested: Mapping[Setting, pd.DataFrame], suffixes: Mapping[Setting, str], settings: AnalysisSettings
+    tested: Mapping[Condition, pd.DataFrame], suffixes: Mapping[Condition, str], settings: AnalysisSettings
 ) -> pd.DataFrame:
-    """Share of tested tokens accepted at each place: setting, gamma, index, n, value, low, high, null_reason.
+    """Share of tested tokens accepted at each place: condition, gamma, index, n, value, low, high, null_reason.
 
     A place is reached only if all before it were accepted, so later places hold the easier stretches of text.
     """
     return estimate_frame(
         (
             (
-                {"setting": setting_name(setting, suffixes), "gamma": setting.gamma, "index": index},
+                {"condition": condition_name(condition, suffixes), "gamma": condition.gamma, "index": index},
                 nested_mean(rows["accepted"].to_numpy(), *numbered(rows["prompt_id"]), settings),
             )
-            for setting, tokens in tested.items()
+            for condition, tokens in tested.items()
             for index, rows in tokens.groupby("index", sort=True)
         ),
-        ("setting", "gamma", "index"),
+        ("condition", "gamma", "index"),
     )
 
 
@@ -75,18 +75,18 @@ def _binned(
             yield key, nested_mean(values[rows], *numbered(tokens["prompt_id"][rows]), settings)
 
 
-def round_times(tables: Tables, suffixes: Mapping[Setting, str], settings: AnalysisSettings) -> pd.DataFrame:
-    """Mean seconds a round spends: setting, gamma, part (draft, verify, overhead), n rounds, value, low, high."""
+def round_times(tables: Tables, suffixes: Mapping[Condition, str], settings: AnalysisSettings) -> pd.DataFrame:
+    """Mean seconds a round spends: condition, gamma, part (draft, verify, overhead), n rounds, value, low, high."""
     rounds = frame_of(tables, "spec_rounds")
     return estimate_frame(
         (
             (
-                {"setting": setting_name(setting, suffixes), "gamma": setting.gamma, "part": part},
+                {"condition": condition_name(condition, suffixes), "gamma": condition.gamma, "part": part},
                 nested_mean(numbers(own[f"{part}_s"]), *numbered(own["prompt_id"]), settings),
             )
-            for setting in suffixes
-            for own in [of_setting(rounds, setting)]
+            for condition in suffixes
+            for own in [of_condition(rounds, condition)]
             for part in ("draft", "verify", "overhead")
         ),
-        ("setting", "gamma", "part"),
+        ("condition", "gamma", "part"),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from specstudy.setting import STUDY_SETTING, Setting
+from specstudy.condition import STUDY_CONDITION, Condition
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -25,15 +25,15 @@ NO_SPREAD = "the same in every sample of prompts"
 class AnalysisSettings:
     """How intervals are made, and what the answers speak about.
 
-    `confidence` is the coverage of every interval; `primary` is the setting of claims and single-setting figures (the
-    nearest measured one where it was not measured); `sink_threshold` is the z-score over which a position counted as a
-    sink at prefill; `thresholds` are those tried on the stored z-scores.
+    `confidence`: coverage of every interval. `primary`: the condition of claims and of figures of one condition (the
+    nearest measured one where it was not measured). `sink_threshold`: the z-score over which a position was a sink at
+    prefill. `thresholds`: those tried on the stored z-scores.
     """
 
     bootstrap_samples: int = 2000
     confidence: float = 0.95
     seed: int = 0
-    primary: Setting = STUDY_SETTING
+    primary: Condition = STUDY_CONDITION
     sink_threshold: float = 6.0
     thresholds: tuple[float, ...] = (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
     _counts: dict[int, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)

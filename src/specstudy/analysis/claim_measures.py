@@ -10,10 +10,10 @@ import pandas as pd
 from specstudy.analysis.entropy_bound import MIN_ENTROPY_NATS, lower_bound
 from specstudy.analysis.join import Tables, frame_of, numbers
 from specstudy.analysis.measures import THEORIES, At
-from specstudy.setting import Setting
+from specstudy.condition import Condition
 
 
-def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: Mapping[Setting, str]) -> pd.DataFrame:
+def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: Mapping[Condition, str]) -> pd.DataFrame:
     """The prompt frame with the measures that claims need beside those of the study (float64, NaN where none)."""
     parts: list[pd.DataFrame | pd.Series] = [
         _boundary(frame_of(tables, "prefill_tokens"), frame_of(tables, "decode_attention")),
@@ -70,7 +70,7 @@ def _commitment(tokens: pd.DataFrame) -> pd.Series:
     return difference.rename("commitment_entropy_bits")
 
 
-def _speedup_over_theory(prompts: pd.DataFrame, suffixes: Mapping[Setting, str]) -> pd.DataFrame:
+def _speedup_over_theory(prompts: pd.DataFrame, suffixes: Mapping[Condition, str]) -> pd.DataFrame:
     ratios = {}
     for named in suffixes.items():
         for theory in THEORIES:

@@ -19,28 +19,28 @@ from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
 from specstudy.analysis.version_effects import differences
 from specstudy.analysis.within import median_within_prompt
-from specstudy.setting import Setting
+from specstudy.condition import Condition
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the tests may look at. `suffixes`: what each setting's measures carry after their names.
+    """What the tests may look at. `suffixes`: what each condition's measures carry after their names.
 
-    `prompts`: a row a prompt. `decoded`, `tested`: a row a token, the latter of the primary setting. `versions`: a row
-    a version of a prompt (`Interventions.versions`).
+    `prompts`: a row a prompt. `decoded`, `tested`: a row a token, `tested` at the primary condition. `versions`: a
+    row a version of a prompt (`Interventions.versions`).
     """
 
     prompts: pd.DataFrame
     decoded: pd.DataFrame
     tested: pd.DataFrame
-    suffixes: Mapping[Setting, str]
-    primary: Setting | None
+    suffixes: Mapping[Condition, str]
+    primary: Condition | None
     mechanism: Mechanism
     settings: AnalysisSettings
     versions: pd.DataFrame
 
     def measure(self, name: str) -> Key:
-        """The column of a measure: as it is, or of the primary setting."""
+        """The column of a measure: as it is, or of the primary condition."""
         if name in self.prompts or self.primary is None:
             return name
         return At(name, self.primary, self.suffixes[self.primary])
@@ -64,7 +64,7 @@ def _prompt_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     if np.isnan(x).all() or np.isnan(y).all():
         return not_run(f"{test['x']} and {test['y']} were not both measured")
     estimate = correlate(x, y, np.arange(len(rows), dtype=np.intp), test["method"], evidence.settings, covariates)
-    held = "" if covariates is None else ", category, length and surprise of the prompt held constant,"
+    held = "" if covariates is None else ", adjusted for category, length and surprisal of the prompt,"
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(evidence.measure(test['y']))}"
     return Finding(_named(estimate, test), estimate.n, words + held, "correlation")
 
@@ -79,7 +79,7 @@ def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(test['y'])}"
     if test["subset"] == "within_prompt":
         estimate = median_within_prompt(x, y, prompts, test["method"], evidence.settings)
-        return Finding(_named(estimate, test), estimate.n, f"Median over prompts of the {words} inside a prompt")
+        return Finding(_named(estimate, test), estimate.n, f"Median over prompts of the {words} within a prompt")
     estimate = correlate(x, y, prompts, test["method"], evidence.settings)
     return Finding(_named(estimate, test), len(np.unique(prompts)), words)
 
@@ -100,8 +100,8 @@ def _mean(claim: Declaration, evidence: Evidence) -> Finding:
 
 
 _WHY_ABSENT = {
-    "boundary_z_window": "every position at the boundary lies inside the window whose attention this measure counts, "
-    "so that it cannot see them",
+    "boundary_z_window": "every position at the boundary lies inside the observation window, where this measure "
+    "is not defined",
 }
 
 
@@ -150,14 +150,14 @@ def _paired(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _extremes(key: str, measure: str, evidence: Evidence) -> tuple[Floats, tuple[float, float] | None]:
     """Per prompt: the measure at the highest value of a key minus that at its lowest, averaged over the other keys."""
-    values = sorted({getattr(setting, key) for setting in evidence.suffixes})
+    values = sorted({getattr(condition, key) for condition in evidence.suffixes})
     if len(values) < 2:
         return np.zeros(0), None
     low, high = values[0], values[-1]
     columns = [
-        evidence.prompts[At(measure, setting)] - evidence.prompts[At(measure, lowest)]
-        for setting in evidence.suffixes
-        if getattr(setting, key) == high and (lowest := replace(setting, **{key: low})) in evidence.suffixes
+        evidence.prompts[At(measure, condition)] - evidence.prompts[At(measure, lowest)]
+        for condition in evidence.suffixes
+        if getattr(condition, key) == high and (lowest := replace(condition, **{key: low})) in evidence.suffixes
     ]
     if not columns:
         return np.zeros(0), None
@@ -184,7 +184,7 @@ def _version(claim: Declaration, evidence: Evidence) -> Finding:
 def _logistic(claim: Declaration, evidence: Evidence) -> Finding:
     term = claim.test["term"]
     estimate = evidence.mechanism.terms[term]
-    words = f"Change of the log-odds of acceptance with one bit more of {phrase(term)}, place and category being equal,"
+    words = f"Change of the log-odds of acceptance per bit of {phrase(term)}, adjusted for place and category,"
     return Finding(estimate, evidence.tested["prompt_id"].nunique(), words)
 
 
@@ -197,7 +197,7 @@ def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _mediation(claim: Declaration, evidence: Evidence) -> Finding:
     estimate = evidence.mechanism.paths[claim.test["effect"]]
-    words = "Indirect effect of soft context health on acceptance by way of entropy (mediation is not causation)"
+    words = "Indirect effect of soft context health on acceptance through entropy (mediation is not causation)"
     return Finding(estimate, estimate.n, words)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
-from specstudy.analysis.join import Tables, frame_of, of_setting, prompt_frame, settings_measured
+from specstudy.analysis.join import Tables, conditions_measured, frame_of, of_condition, prompt_frame
 from specstudy.analysis.means import estimate_frame, mean
-from specstudy.analysis.measures import SETTING_KEYS, At, measures_in, setting_name, setting_suffixes
+from specstudy.analysis.measures import CONDITION_KEYS, At, condition_name, condition_suffixes, measures_in
+from specstudy.condition import Condition
 from specstudy.errors import UserError
-from specstudy.setting import Setting
 from specstudy.tables.differences import differences, flatten
 
 COMPARED_TABLES = (
@@ -26,7 +26,7 @@ COMPARED_TABLES = (
     "claims",
 )
 # What the manifest says about how numbers and timings came about; the rest of it is in the configuration.
-_CONDITIONS = (
+_PROVENANCE = (
     *(f"models.{role}.{key}" for role in ("verifier", "draft") for key in ("name", "note", "sha256")),
     "execution.",
     "prompts.",
@@ -54,16 +54,16 @@ class Side:
 class Comparison:
     """What two runs differ in. Every difference is b minus a.
 
-    `config`, `conditions`: (a, b) by dotted key of the configuration and of the manifest. `only_in_a`, `only_in_b`:
-    ids of prompts that the other run lacks. `measures`: setting (empty for what no setting changes), measure, a, b
-    (means over the n prompts that have both), n, value (mean difference), low, high, null_reason. `unpaired`: settings
-    that the other run has no match for, by side. `claims`: claim_id, statement, and verdict, estimate, ci_low, ci_high
-    of each side (`verdict_a`), for claims whose verdict differs; None where a run has not answered its claims.
+    `config`, `provenance`: (a, b) by dotted key of the configuration and of the manifest. `only_in_a`, `only_in_b`:
+    ids of prompts that the other run lacks. `measures`: condition (empty for what no condition changes), measure, a, b
+    (means over the n prompts that have both), n, value (mean difference), low, high, null_reason. `unpaired`: by
+    side, conditions without a match in the other run. `claims`: claim_id, statement, and verdict, estimate, ci_low,
+    ci_high of each side (`verdict_a`), for claims whose verdict differs; None where a run has not answered its claims.
     `tokens`: see `compare_tokens`.
     """
 
     config: dict[str, tuple[object, object]]
-    conditions: dict[str, tuple[object, object]]
+    provenance: dict[str, tuple[object, object]]
     n_common: int
     only_in_a: list[str]
     only_in_b: list[str]
@@ -82,17 +82,17 @@ def compare(a: Side, b: Side, settings: AnalysisSettings) -> Comparison:
         raise UserError(
             f"a and b have no prompt in common: {_ids_in_words(a, prompts_a)}, {_ids_in_words(b, prompts_b)}"
         )
-    names_a, names_b = _setting_names(a.tables), _setting_names(b.tables)
-    pairs = {_pair_name(names_a[x], names_b[y]): (x, y) for x, y in paired_settings(list(names_a), list(names_b))}
+    names_a, names_b = _condition_names(a.tables), _condition_names(b.tables)
+    pairs = {_pair_name(names_a[x], names_b[y]): (x, y) for x, y in paired_conditions(list(names_a), list(names_b))}
     estimates = _all_differences(prompts_a, prompts_b, pairs, settings)
     answered = "claims" in a.tables and "claims" in b.tables
     return Comparison(
         config=differences(a.config, b.config),
-        conditions=differences(_conditions(a.manifest), _conditions(b.manifest)),
+        provenance=differences(_provenance(a.manifest), _provenance(b.manifest)),
         n_common=len(common),
         only_in_a=[str(i) for i in prompts_a.index.difference(prompts_b.index)],
         only_in_b=[str(i) for i in prompts_b.index.difference(prompts_a.index)],
-        measures=estimate_frame(estimates, ("setting", "measure", "a", "b")),
+        measures=estimate_frame(estimates, ("condition", "measure", "a", "b")),
         unpaired={
             "a": _others(names_a, {x for x, _ in pairs.values()}),
             "b": _others(names_b, {y for _, y in pairs.values()}),
@@ -103,13 +103,13 @@ def compare(a: Side, b: Side, settings: AnalysisSettings) -> Comparison:
     )
 
 
-def paired_settings(a: list[Setting], b: list[Setting]) -> list[tuple[Setting, Setting]]:
+def paired_conditions(a: list[Condition], b: list[Condition]) -> list[tuple[Condition, Condition]]:
     """Settings to be compared: those that agree on every key that varies within one of the runs.
 
-    So runs of several gammas are compared gamma by gamma, and two runs of one setting each are compared whatever
+    So runs of several gammas are compared gamma by gamma, and two runs of one condition each are compared whatever
     they differ in.
     """
-    varying = [key for key in SETTING_KEYS if any(len({getattr(s, key) for s in side}) > 1 for side in (a, b))]
+    varying = [key for key in CONDITION_KEYS if any(len({getattr(s, key) for s in side}) > 1 for side in (a, b))]
     return [(x, y) for x in a for y in b if all(getattr(x, key) == getattr(y, key) for key in varying)]
 
 
@@ -125,7 +125,7 @@ def changed_claims(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     return joined[joined["verdict_a"] != joined["verdict_b"]].reset_index()
 
 
-def compare_tokens(a: Tables, b: Tables, pairs: Mapping[str, tuple[Setting, Setting]]) -> pd.DataFrame:
+def compare_tokens(a: Tables, b: Tables, pairs: Mapping[str, tuple[Condition, Condition]]) -> pd.DataFrame:
     """Whether the runs hold the same token ids: a row for each kind of sequence that both have.
 
     Columns: sequence (in words), n_prompts (with generations in both runs), n_equal (prompts all of whose ids are the
@@ -147,17 +147,17 @@ def _ids_in_words(side: Side, prompts: pd.DataFrame) -> str:
     return f"{side.name} has {len(prompts)}{examples}"
 
 
-def _conditions(manifest: Mapping[str, Any]) -> dict[str, object]:
-    return {key: value for key, value in flatten(manifest).items() if key.startswith(_CONDITIONS)}
+def _provenance(manifest: Mapping[str, Any]) -> dict[str, object]:
+    return {key: value for key, value in flatten(manifest).items() if key.startswith(_PROVENANCE)}
 
 
-def _setting_names(tables: Tables) -> dict[Setting, str]:
-    suffixes = setting_suffixes(settings_measured(tables))
-    return {setting: setting_name(setting, suffixes) for setting in suffixes}
+def _condition_names(tables: Tables) -> dict[Condition, str]:
+    suffixes = condition_suffixes(conditions_measured(tables))
+    return {condition: condition_name(condition, suffixes) for condition in suffixes}
 
 
-def _others(names: Mapping[Setting, str], paired: set[Setting]) -> list[str]:
-    return [name for setting, name in names.items() if setting not in paired]
+def _others(names: Mapping[Condition, str], paired: set[Condition]) -> list[str]:
+    return [name for condition, name in names.items() if condition not in paired]
 
 
 def _pair_name(a: str, b: str) -> str:
@@ -165,39 +165,39 @@ def _pair_name(a: str, b: str) -> str:
 
 
 def _all_differences(
-    a: pd.DataFrame, b: pd.DataFrame, pairs: Mapping[str, tuple[Setting, Setting]], settings: AnalysisSettings
+    a: pd.DataFrame, b: pd.DataFrame, pairs: Mapping[str, tuple[Condition, Condition]], settings: AnalysisSettings
 ) -> Iterator[tuple[dict[str, object], Estimate]]:
-    of_settings = measures_in("compare", "spec_runs")
-    of_prompts = tuple(name for name in measures_in("compare") if name not in of_settings)
+    of_conditions = measures_in("compare", "spec_runs")
+    of_prompts = tuple(name for name in measures_in("compare") if name not in of_conditions)
     yield from _differences("", a, b, of_prompts, settings)
     for name, (x, y) in pairs.items():
-        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), of_settings, settings)
+        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), of_conditions, settings)
 
 
-def _prompts_at(prompts: pd.DataFrame, setting: Setting) -> pd.DataFrame:
-    """What was measured of each prompt at a setting, by the names of the measures alone."""
-    measured = {key: key.measure for key in prompts if isinstance(key, At) and key.setting == setting}
+def _prompts_at(prompts: pd.DataFrame, condition: Condition) -> pd.DataFrame:
+    """What was measured of each prompt at a condition, by the names of the measures alone."""
+    measured = {key: key.measure for key in prompts if isinstance(key, At) and key.condition == condition}
     return prompts[[*measured]].rename(columns=measured)
 
 
 def _differences(
-    setting: str, a: pd.DataFrame, b: pd.DataFrame, measures: tuple[str, ...], settings: AnalysisSettings
+    condition: str, a: pd.DataFrame, b: pd.DataFrame, measures: tuple[str, ...], settings: AnalysisSettings
 ) -> Iterator[tuple[dict[str, object], Estimate]]:
     for measure in measures:
         both = pd.DataFrame({"a": a[measure], "b": b[measure]}).dropna()
-        key = {"setting": setting, "measure": measure, "a": both["a"].mean(), "b": both["b"].mean()}
+        key = {"condition": condition, "measure": measure, "a": both["a"].mean(), "b": both["b"].mean()}
         yield key, mean((both["b"] - both["a"]).to_numpy(), settings)
 
 
 def _sequences(
-    a: Tables, b: Tables, pairs: Mapping[str, tuple[Setting, Setting]]
+    a: Tables, b: Tables, pairs: Mapping[str, tuple[Condition, Condition]]
 ) -> Iterator[tuple[str, list[str], pd.DataFrame, pd.DataFrame]]:
     """What is compared token by token: words for it, the columns that give a token's place, both sides."""
     prefill_a, prefill_b = (frame_of(tables, "prefill_tokens").assign(repetition=0) for tables in (a, b))
     yield "rendered prompt", ["position"], prefill_a, prefill_b
     yield "answer", ["step"], frame_of(a, "decode_tokens"), frame_of(b, "decode_tokens")
     for name, (x, y) in pairs.items():
-        left, right = of_setting(frame_of(a, "spec_tokens"), x), of_setting(frame_of(b, "spec_tokens"), y)
+        left, right = of_condition(frame_of(a, "spec_tokens"), x), of_condition(frame_of(b, "spec_tokens"), y)
         yield f"speculative answer, {name}", ["step"], _emitted(left), _emitted(right)
         yield f"drafted tokens, {name}", ["round", "index"], _drafted(left), _drafted(right)
 

@@ -19,8 +19,8 @@ from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floa
 from specstudy.analysis.correlation import Method, correlate
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE, At, Key
 from specstudy.analysis.within import median_within_prompt
+from specstudy.condition import Condition
 from specstudy.records import Correlation
-from specstudy.setting import Setting
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman")
 
@@ -35,7 +35,7 @@ class Pair(NamedTuple):
     method: str
 
 
-def chain_pairs(suffixes: Mapping[Setting, str]) -> list[tuple[str, Key]]:
+def chain_pairs(suffixes: Mapping[Condition, str]) -> list[tuple[str, Key]]:
     """Every pair of the chain: context with entropy, entropy with acceptance, context with acceptance."""
     acceptance = [At(measure, *named) for named in suffixes.items() for measure in ACCEPTANCE_MEASURES]
     return [
@@ -52,19 +52,19 @@ def prompt_subsets(prompts: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, Float
     """The subsets of a prompt frame: its rows, and the covariates (rows, k) that are held constant, None for none."""
     dummies = pd.get_dummies(prompts["category"], drop_first=True).to_numpy(dtype=np.float64)
     log_length = np.log(prompts[["n_tokens"]].to_numpy(dtype=np.float64))
-    surprise = prompts[["prompt_nll_bits"]].to_numpy(dtype=np.float64)
+    surprisal = prompts[["prompt_nll_bits"]].to_numpy(dtype=np.float64)
     subsets: dict[str, tuple[pd.DataFrame, Floats | None]] = {
         "all": (prompts, None),
         "within_category": (prompts, dummies),
         "given_length": (prompts, log_length),
         "within_category_given_length": (prompts, np.column_stack([dummies, log_length])),
-        "given_confounders": (prompts, np.column_stack([dummies, log_length, surprise])),
+        "given_confounders": (prompts, np.column_stack([dummies, log_length, surprisal])),
     }
     return subsets | {str(category): (rows, None) for category, rows in prompts.groupby("category")}
 
 
 def prompt_correlations(
-    prompts: pd.DataFrame, suffixes: Mapping[Setting, str], settings: AnalysisSettings
+    prompts: pd.DataFrame, suffixes: Mapping[Condition, str], settings: AnalysisSettings
 ) -> Iterator[tuple[Pair, Estimate]]:
     """All pairs of the chain on every subset of a prompt frame, not yet adjusted."""
     for subset, (rows, covariates) in prompt_subsets(prompts).items():
@@ -114,16 +114,16 @@ def holm(p_values: list[float | None]) -> list[float | None]:
 def all_correlations(
     prompts: pd.DataFrame,
     decoded: pd.DataFrame,
-    tested: Mapping[Setting, pd.DataFrame],
-    suffixes: Mapping[Setting, str],
+    tested: Mapping[Condition, pd.DataFrame],
+    suffixes: Mapping[Condition, str],
     settings: AnalysisSettings,
 ) -> dict[Pair, Correlation]:
     """Every correlation of the study, adjusted within its family: one level, subset and method."""
     found = dict(prompt_correlations(prompts, suffixes, settings))
     on_text: list[tuple[str, Key]] = [(x, "expected_accept") for x in ("draft_entropy_bits", "entropy_bits")]
     found |= token_correlations(decoded, on_text, settings)
-    for setting, tokens in tested.items():
-        accepted = At("accepted", setting, suffixes[setting])
+    for condition, tokens in tested.items():
+        accepted = At("accepted", condition, suffixes[condition])
         fates: list[tuple[str, Key]] = [(x, accepted) for x in ("draft_entropy_bits", "verifier_entropy_bits")]
         found |= token_correlations(tokens, fates, settings)
     families: dict[tuple[str, str, str], list[Pair]] = {}

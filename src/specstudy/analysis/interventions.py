@@ -1,4 +1,4 @@
-"""What followed when one link of the chain was moved on purpose: by versions of prompts, paired within the original."""
+"""Interventions on one link of the chain: versions of prompts, paired within the original."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from specstudy.analysis.arrows import arrow_verdicts
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, frame_of
+from specstudy.analysis.links import link_verdicts
 from specstudy.analysis.version_effects import version_effects, version_frame
 from specstudy.analysis.version_models import version_models
-from specstudy.records import ArrowVerdict, VersionEffect, VersionModel
-from specstudy.setting import Setting
+from specstudy.condition import Condition
+from specstudy.records import LinkVerdict, VersionEffect, VersionModel
 
 
 @dataclass(frozen=True)
 class Interventions:
     """`versions`: a row a version, indexed by prompt_id, with the columns of `prompt_versions` and the measures of
-    `version_frame` (NaN where not measured). `effects`, `arrows`, `models`: rows of `version_effects`,
-    `arrow_verdicts`, `version_models`. All are empty where a run has no versions."""
+    `version_frame` (NaN where not measured). `effects`, `links`, `models`: rows of `version_effects`,
+    `link_verdicts`, `version_models`. All are empty where a run has no versions."""
 
     versions: pd.DataFrame
     effects: list[VersionEffect]
-    arrows: list[ArrowVerdict]
+    links: list[LinkVerdict]
     models: list[VersionModel]
 
     def effect(self, kind: str, dose: int, measure: str) -> VersionEffect | None:
@@ -32,11 +32,11 @@ class Interventions:
         return next((row for row in self.effects if (row.kind, row.dose, row.measure) == wanted), None)
 
 
-def analyze_interventions(tables: Tables, primary: Setting | None, settings: AnalysisSettings) -> Interventions:
+def analyze_interventions(tables: Tables, primary: Condition | None, settings: AnalysisSettings) -> Interventions:
     """All that a run's versions tell; `tables` with the rows of altered prompts."""
     measured = version_frame(tables, primary)
     effects = version_effects(tables, measured, settings)
     described = frame_of(tables, "prompt_versions").set_index("prompt_id").join(measured, how="left")
     return Interventions(
-        described, effects, arrow_verdicts(described, effects, settings), version_models(described, settings)
+        described, effects, link_verdicts(described, effects, settings), version_models(described, settings)
     )

@@ -12,15 +12,15 @@ import pandas as pd
 from specstudy import formulas
 from specstudy.analysis.bootstrap import Floats
 from specstudy.analysis.measures import (
+    CONDITION_KEYS,
     CONTEXT_MEASURES,
     ENTROPY_MEASURE,
-    SETTING_KEYS,
     At,
+    condition_suffixes,
     measures_in,
-    setting_suffixes,
 )
+from specstudy.condition import Condition
 from specstudy.records import TABLES
-from specstudy.setting import Setting
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -44,11 +44,11 @@ def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
     return iter(frame.itertuples(index=False))
 
 
-def settings_measured(tables: Tables) -> list[Setting]:
-    """The settings in `spec_runs`, in order of gamma."""
-    keys = frame_of(tables, "spec_runs")[list(SETTING_KEYS)].drop_duplicates()
+def conditions_measured(tables: Tables) -> list[Condition]:
+    """The conditions in `spec_runs`, in order of gamma."""
+    keys = frame_of(tables, "spec_runs")[list(CONDITION_KEYS)].drop_duplicates()
     return sorted(
-        Setting(
+        Condition(
             gamma=int(row.gamma),
             proposer=str(row.proposer),
             stop=str(row.stop),
@@ -60,27 +60,27 @@ def settings_measured(tables: Tables) -> list[Setting]:
     )
 
 
-def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
-    """The rows of a spec table that belong to one setting."""
+def of_condition(frame: pd.DataFrame, condition: Condition) -> pd.DataFrame:
+    """The rows of a spec table that belong to one condition."""
     kept = np.ones(len(frame), dtype=bool)
-    for key in SETTING_KEYS:
-        value = getattr(setting, key)
+    for key in CONDITION_KEYS:
+        value = getattr(condition, key)
         kept &= (frame[key].isna() if value is None else frame[key] == value).to_numpy(dtype=bool)
     return frame[kept]
 
 
 def prompt_frame(tables: Tables) -> pd.DataFrame:
-    """One row a prompt, indexed by prompt_id: category, context measures, entropy, and by setting acceptance and speed.
+    """One row a prompt, indexed by prompt_id: category, context measures, entropy; acceptance and speed by condition.
 
-    What depends on the setting stands under `At`. Repetitions are averaged within the prompt first. Measures are
+    What depends on the condition stands under `At`. Repetitions are averaged within the prompt first. Measures are
     float64, NaN where a prompt has none; a prompt that failed in a stage keeps what the other stages measured.
     """
-    suffixes = setting_suffixes(settings_measured(tables))
+    suffixes = condition_suffixes(conditions_measured(tables))
     parts: list[pd.DataFrame | pd.Series] = [
         _averaged(frame_of(tables, "prefill_prompts"), CONTEXT_MEASURES),
         _first_position(frame_of(tables, "prefill_tokens")),
         _averaged(frame_of(tables, "decode_runs"), (ENTROPY_MEASURE,)),
-        *(_at(named, _averaged(_spec_runs(tables, named[0]), measures_in("settings"))) for named in suffixes.items()),
+        *(_at(named, _averaged(_spec_runs(tables, named[0]), measures_in("conditions"))) for named in suffixes.items()),
     ]
     return _categories(tables).join(parts, how="left")
 
@@ -102,13 +102,13 @@ def _averaged(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(values, index=keys).groupby(level=0).mean()
 
 
-def _at(named: tuple[Setting, str], measures: pd.DataFrame) -> pd.DataFrame:
+def _at(named: tuple[Condition, str], measures: pd.DataFrame) -> pd.DataFrame:
     return measures.rename(columns={name: At(name, *named) for name in map(str, measures)})
 
 
-def _spec_runs(tables: Tables, setting: Setting) -> pd.DataFrame:
-    runs = of_setting(frame_of(tables, "spec_runs"), setting)
-    return runs.assign(theoretical_speedup_acceptance_rate=series_theory(runs, setting.gamma))
+def _spec_runs(tables: Tables, condition: Condition) -> pd.DataFrame:
+    runs = of_condition(frame_of(tables, "spec_runs"), condition)
+    return runs.assign(theoretical_speedup_acceptance_rate=series_theory(runs, condition.gamma))
 
 
 def series_theory(runs: pd.DataFrame, gamma: int) -> Floats:
@@ -128,9 +128,9 @@ def decoded_tokens(tables: Tables) -> pd.DataFrame:
     return _token_frame(frame_of(tables, "decode_tokens"), ("repetition", "step"), measures)
 
 
-def tested_tokens(tables: Tables, setting: Setting) -> pd.DataFrame:
+def tested_tokens(tables: Tables, condition: Condition) -> pd.DataFrame:
     """Drafted tokens that the accept test reached, with `accepted` 1.0 or 0.0; untested ones are not evidence."""
-    tokens = of_setting(frame_of(tables, "spec_tokens"), setting)
+    tokens = of_condition(frame_of(tables, "spec_tokens"), condition)
     tokens = tokens[tokens["outcome"].isin(["accepted", "rejected"]).to_numpy(dtype=bool)]
     tokens = tokens.assign(accepted=(tokens["outcome"] == "accepted").to_numpy(dtype=np.float64))
     measures = ("accepted", "expected_accept", "verifier_entropy_bits", *DRAFT_MEASURES)

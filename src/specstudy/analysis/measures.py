@@ -1,6 +1,6 @@
 """Every measure, declared once: what it is called, where it comes from, where it is asked about, how it is drawn.
 
-A measure is called by its name; where it depends on the setting, results are keyed by both (`At`).
+A measure is called by its name; where it depends on the condition, results are keyed by both (`At`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
-from specstudy.setting import Setting
+from specstudy.condition import Condition
 
 Subject = Literal["context", "entropy", "acceptance", "rounds", "speed", "theory", "cost", "tokens", "sinks", "claims"]
-Place = Literal["settings", "differences", "gammas", "versions", "compare", "summary"]
+Place = Literal["conditions", "differences", "gammas", "versions", "compare", "summary"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Measure:
     `label` holds its unit, range or definition in brackets; `short` heads a narrow column. `of` is what it tells of: no
     clock has a part in what is of `acceptance` or `rounds`. `table` and `column` (the name itself if empty) are where
     it stands; without a table the analysis makes it. `places` (words of `Place`): where it is asked about beyond what
-    all of its subject are: by setting, in differences of settings, by gamma, between versions of prompts, between
+    all of its subject are: by condition, in differences of conditions, by gamma, between versions of prompts, between
     runs, in summaries and sweeps. `look`: colour and marker in every figure (`style.look`).
     """
 
@@ -40,7 +40,7 @@ class Measure:
 
 # In reading order; each list of measures keeps it.
 _PREFILL, _ANSWERS, _TOKENS, _RUNS = "prefill_prompts", "decode_runs", "decode_tokens", "spec_runs"
-_MADE, _ALL, _BY_SETTING = "", "settings differences gammas compare summary", "settings gammas"
+_MADE, _ALL, _BY_CONDITION = "", "conditions differences gammas compare summary", "conditions gammas"
 _DECLARED = (
     Measure("context_health_soft", "soft context health (0 to 10)", "context", _PREFILL, "versions compare"),
     Measure("context_health", "context health (0 to 10)", "context", _PREFILL),
@@ -54,7 +54,7 @@ _DECLARED = (
         places="versions",
     ),
     Measure("sink_rate", "sink rate (share of heads)", "context", _PREFILL),
-    Measure("prompt_nll_bits", "prompt surprise (bits per token)", "context", _PREFILL, "versions"),
+    Measure("prompt_nll_bits", "prompt surprisal (bits per token)", "context", _PREFILL, "versions"),
     Measure("n_tokens", "prompt length (tokens)", "context", _PREFILL),
     Measure(
         "mean_entropy_bits",
@@ -97,7 +97,7 @@ _DECLARED = (
         f"{_ALL} versions",
         look="green s",
     ),
-    Measure("tokens_per_round", "tokens per round", "rounds", _RUNS, f"{_BY_SETTING} differences versions compare"),
+    Measure("tokens_per_round", "tokens per round", "rounds", _RUNS, f"{_BY_CONDITION} differences versions compare"),
     Measure(
         "tokens_per_round_expected",
         "tokens per round, predicted from alpha",
@@ -110,7 +110,7 @@ _DECLARED = (
     Measure("untested_share", "share of drafted tokens never tested", "rounds", _MADE, "differences"),
     Measure("speedup", "measured speedup (verifier alone = 1)", "speed", _RUNS, _ALL, short="speedup"),
     *(
-        Measure(f"theoretical_speedup_{name}", label, "theory", table, _BY_SETTING, look=look)
+        Measure(f"theoretical_speedup_{name}", label, "theory", table, _BY_CONDITION, look=look)
         for name, label, table, look in (
             ("flops", "theory: alpha, cost from FLOPs", _RUNS, "green s"),
             ("time", "theory: alpha, cost from step times", _RUNS, "orange ^"),
@@ -118,10 +118,10 @@ _DECLARED = (
             ("acceptance_rate", "theory fed accepted / proposed (as in mayankpallai 2026)", _MADE, "sky P"),
         )
     ),
-    Measure("cost_ratio_flops", "c from FLOPs", "cost", _RUNS, _BY_SETTING, digits=3),
-    Measure("cost_ratio_time", "c from step times", "cost", _RUNS, _BY_SETTING, digits=3),
-    Measure("target_efficiency", "target efficiency", "cost", _RUNS, _BY_SETTING),
-    Measure("tokens_per_s", "tokens per second", "speed", _RUNS, "settings compare", digits=1),
+    Measure("cost_ratio_flops", "c from FLOPs", "cost", _RUNS, _BY_CONDITION, digits=3),
+    Measure("cost_ratio_time", "c from step times", "cost", _RUNS, _BY_CONDITION, digits=3),
+    Measure("target_efficiency", "target efficiency", "cost", _RUNS, _BY_CONDITION),
+    Measure("tokens_per_s", "tokens per second", "speed", _RUNS, "conditions compare", digits=1),
     Measure("breakeven_alpha_flops", "break-even alpha, c from FLOPs", "cost", _MADE, "gammas", look="green s"),
     Measure("breakeven_alpha_time", "break-even alpha, c from step times", "cost", _MADE, "gammas", look="orange ^"),
     Measure("breakeven_alpha_full", "break-even alpha, every measured cost", "cost", _MADE, "gammas", look="pink v"),
@@ -199,10 +199,10 @@ PRIMARY_ACCEPTANCE_MEASURE = "alpha_expected"
 
 @dataclass(frozen=True)
 class At:
-    """A measure at a setting, by which results are keyed. `suffix` names it in tables (`setting_suffixes`)."""
+    """A measure at a condition, by which results are keyed. `suffix` names it in tables (`condition_suffixes`)."""
 
     measure: str
-    setting: Setting
+    condition: Condition
     suffix: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -211,11 +211,11 @@ class At:
 
 
 Key = str | At
-"""What a result is of: a measure, or one at a setting."""
+"""What a result is of: a measure, or one at a condition."""
 
 
 def label(key: Key) -> str:
-    """A measure's name as figures and tables show it, with its unit and setting; one that is not declared as it is."""
+    """A measure's name in figures and tables, with its unit and condition; one that is not declared as it is."""
     name = key.measure if isinstance(key, At) else key
     words = MEASURES[name].label if name in MEASURES else name
     return f"{words}, {_in_words(key.suffix)}" if isinstance(key, At) and key.suffix else words
@@ -231,23 +231,23 @@ def short(name: str) -> str:
     return MEASURES[name].short or phrase(name)
 
 
-SETTING_KEYS = tuple(f.name for f in fields(Setting))
-# What names a setting among others; a threshold is named with its rule.
+CONDITION_KEYS = tuple(f.name for f in fields(Condition))
+# What names a condition among others; a threshold is named with its rule.
 _NAMING_KEYS = ("gamma", "proposer", "stop", "temperature", "top_p")
 
 
-def setting_suffixes(settings: list[Setting]) -> dict[Setting, str]:
-    """What is added to a measure's name to say which setting it belongs to: nothing where there is only one.
+def condition_suffixes(conditions: list[Condition]) -> dict[Condition, str]:
+    """What is added to a measure's name to say which condition it belongs to: nothing where there is only one.
 
     Only the keys that vary are named: `@gamma4`, `@gamma4,stop=entropy 0.5,temperature=0.7`.
     """
-    named = {setting: {key: _value(setting, key) for key in _NAMING_KEYS} for setting in settings}
+    named = {condition: {key: _value(condition, key) for key in _NAMING_KEYS} for condition in conditions}
     varying = [key for key in _NAMING_KEYS if len({values[key] for values in named.values()}) > 1]
-    return {setting: _suffix({key: values[key] for key in varying}) for setting, values in named.items()}
+    return {condition: _suffix({key: values[key] for key in varying}) for condition, values in named.items()}
 
 
-def _value(setting: Setting, key: str) -> str:
-    return setting.rule if key == "stop" else str(getattr(setting, key))
+def _value(condition: Condition, key: str) -> str:
+    return condition.rule if key == "stop" else str(getattr(condition, key))
 
 
 def _suffix(named: Mapping[str, str]) -> str:
@@ -255,28 +255,28 @@ def _suffix(named: Mapping[str, str]) -> str:
     return "@" + ",".join(parts) if parts else ""
 
 
-def setting_name(setting: Setting, suffixes: Mapping[Setting, str]) -> str:
-    """A setting as figures and tables call it: the keys that vary, else its gamma."""
-    return _in_words(suffixes[setting]) or f"gamma {setting.gamma}"
+def condition_name(condition: Condition, suffixes: Mapping[Condition, str]) -> str:
+    """A condition as figures and tables call it: the keys that vary, else its gamma."""
+    return _in_words(suffixes[condition]) or f"gamma {condition.gamma}"
 
 
 def _in_words(suffix: str) -> str:
     return suffix.removeprefix("@").replace("gamma", "gamma ").replace(",", ", ")
 
 
-def primary_setting(settings: list[Setting], wanted: Setting) -> Setting | None:
-    """The setting that claims and single-setting figures speak about: `wanted`, else the nearest; None if none ran.
+def primary_condition(conditions: list[Condition], wanted: Condition) -> Condition | None:
+    """The condition that claims and single-condition figures speak about: `wanted`, else the nearest; None if none ran.
 
-    Nearest in gamma comes first, then the one that shares the most other keys, then the order of settings.
+    Nearest in gamma comes first, then the one that shares the most other keys, then the order of conditions.
     """
 
-    def distance(setting: Setting) -> tuple[int, int, Setting]:
-        n_other = sum(getattr(setting, key) != getattr(wanted, key) for key in SETTING_KEYS)
-        return abs(setting.gamma - wanted.gamma), n_other, setting
+    def distance(condition: Condition) -> tuple[int, int, Condition]:
+        n_other = sum(getattr(condition, key) != getattr(wanted, key) for key in CONDITION_KEYS)
+        return abs(condition.gamma - wanted.gamma), n_other, condition
 
-    return min(settings, key=distance, default=None)
+    return min(conditions, key=distance, default=None)
 
 
-def of_other_gammas(settings: Iterable[Setting], setting: Setting) -> list[Setting]:
-    """The settings that differ from this one in gamma alone, itself included, in order of gamma."""
-    return sorted(other for other in settings if replace(other, gamma=setting.gamma) == setting)
+def of_other_gammas(conditions: Iterable[Condition], condition: Condition) -> list[Condition]:
+    """The conditions that differ from this one in gamma alone, itself included, in order of gamma."""
+    return sorted(other for other in conditions if replace(other, gamma=condition.gamma) == condition)

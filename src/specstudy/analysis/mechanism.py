@@ -43,7 +43,7 @@ def mechanism(
     correlations: Mapping[Pair, Correlation],
     settings: AnalysisSettings,
 ) -> Mechanism:
-    """Everything about the primary setting's tokens (None where nothing was drafted) and about the mediated path to
+    """Everything about the primary condition's tokens (None where nothing was drafted) and about the mediated path to
     `acceptance`."""
     none = Estimate(0, null_reason="no token was drafted and tested")
     binned = {p.name: "" if tested is None else predictors.binned(tested, p) for p in PREDICTORS}

@@ -1,4 +1,4 @@
-"""The mediated path: context -> entropy -> acceptance, with category, length and surprise of the prompt held constant.
+"""The mediated path: context -> entropy -> acceptance, with category, length and surprisal of the prompt held constant.
 
 All paths are in standard deviations of ranks after the covariates are removed, so they follow from three correlations:
 a = r_xm, b = (r_my - r_xm r_xy) / (1 - r_xm^2), direct = (r_xy - r_xm r_my) / (1 - r_xm^2), total = r_xy = ab + direct.

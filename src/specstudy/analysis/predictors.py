@@ -1,4 +1,4 @@
-"""How well a drafted token's fate is foretold, by draft entropy and by rivals that cost as little.
+"""How well acceptance of a drafted token is predicted, by draft entropy and by other predictors as cheap.
 
 Tested tokens only: what lies behind a rejection is never tested, so nothing is known of it, and later places in a round
 hold the easier stretches of text. Each predictor is cut into bins of equal counts; counts of accepted and rejected

@@ -15,17 +15,17 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlation import correlate
-from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
+from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
 from specstudy.analysis.means import estimate_frame
 from specstudy.analysis.measures import CONTEXT_MEASURES, At, Key
-from specstudy.setting import Setting
+from specstudy.condition import Condition
 
 
 def reliabilities(
     tables: Tables,
     decoded: pd.DataFrame,
-    tested: Mapping[Setting, pd.DataFrame],
-    suffixes: Mapping[Setting, str],
+    tested: Mapping[Condition, pd.DataFrame],
+    suffixes: Mapping[Condition, str],
     settings: AnalysisSettings,
 ) -> pd.DataFrame:
     """Split-half reliability of entropy and of each acceptance number: measure, n prompts, value, low, high."""
@@ -33,12 +33,12 @@ def reliabilities(
     def rows() -> Iterator[tuple[Mapping[str, Any], Estimate]]:
         entropy = decoded.sort_values(["prompt_id", "repetition", "step"])
         yield {"measure": "mean_entropy_bits"}, split_half(_halves(entropy, "entropy_bits"), settings)
-        for setting, tokens in tested.items():
-            named = setting, suffixes[setting]
+        for condition, tokens in tested.items():
+            named = condition, suffixes[condition]
             tokens = tokens.sort_values(["prompt_id", "repetition", "round", "index"])
             for measure, column in (("alpha", "accepted"), ("alpha_expected", "expected_accept")):
                 yield {"measure": At(measure, *named)}, split_half(_halves(tokens, column), settings)
-            rounds = of_setting(frame_of(tables, "spec_rounds"), setting)
+            rounds = of_condition(frame_of(tables, "spec_rounds"), condition)
             yield {"measure": At("acceptance_rate", *named)}, split_half(_round_halves(rounds), settings)
 
     return estimate_frame(rows(), ("measure",))

@@ -11,28 +11,28 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.claim_measures import with_bound, with_claim_measures
 from specstudy.analysis.claim_tests import Evidence
 from specstudy.analysis.claims import answer_claims
+from specstudy.analysis.condition_comparison import ConditionComparison, compare_conditions
 from specstudy.analysis.correlations import Pair, all_correlations
 from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.entropy_bound import entropy_bounds
 from specstudy.analysis.interventions import Interventions, analyze_interventions
-from specstudy.analysis.join import Tables, decoded_tokens, prompt_frame, settings_measured, tested_tokens
+from specstudy.analysis.join import Tables, conditions_measured, decoded_tokens, prompt_frame, tested_tokens
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
     PRIMARY_ACCEPTANCE_MEASURE,
     At,
     Key,
+    condition_suffixes,
     of_other_gammas,
-    primary_setting,
-    setting_suffixes,
+    primary_condition,
 )
 from specstudy.analysis.mechanism import Mechanism, mechanism
 from specstudy.analysis.reliability import ceiling, reliabilities
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
-from specstudy.analysis.setting_comparison import SettingComparison, compare_settings
 from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
 from specstudy.analysis.version_effects import unaltered_only
+from specstudy.condition import Condition
 from specstudy.records import Claim, Correlation, EntropyBound
-from specstudy.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class AnalysisResult:
     """What the analysis found; frames hold NaN where a value is not defined, and say why in `null_reason`.
 
     `by_pair`: the rows of `correlations` by what they are of. `claims`: those of this table. `prompts`: a row a prompt,
-    its columns keyed by measure, or by measure and setting (`At`).
+    its columns keyed by measure, or by measure and condition (`At`).
     `by_category`: mean of each measure by category and over all. `reliability`: split halves.
     `sinks`: where attention gathers, and context health in its light.
-    `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the settings of
-    the run side by side. `entropy_bounds`: rows of the table of this name. `routing`: None unless the verifier's
+    `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the run's
+    conditions side by side. `entropy_bounds`: rows of the table of this name. `routing`: None unless the verifier's
     experts were watched. `interventions`: what versions of prompts tell; everything else speaks of unaltered prompts.
     """
 
@@ -54,43 +54,43 @@ class AnalysisResult:
     claims: list[Claim]
     mechanism: Mechanism
     prompts: pd.DataFrame
-    suffixes: dict[Setting, str]
-    primary: Setting | None
+    suffixes: dict[Condition, str]
+    primary: Condition | None
     by_category: pd.DataFrame
     reliability: pd.DataFrame
     by_round_index: pd.DataFrame
     by_draft_entropy: pd.DataFrame
     round_times: pd.DataFrame
     sinks: SinkAnalysis
-    comparison: SettingComparison
+    comparison: ConditionComparison
     entropy_bounds: list[EntropyBound]
     interventions: Interventions
     routing: RoutingAnalysis | None
 
     @property
-    def gammas(self) -> list[Setting]:
-        """The primary setting and those that differ from it in gamma alone, in order."""
+    def gammas(self) -> list[Condition]:
+        """The primary condition and those that differ from it in gamma alone, in order."""
         return of_other_gammas(self.suffixes, self.primary) if self.primary else []
 
     @property
-    def samplings(self) -> list[Setting]:
-        """The primary setting and those that differ from it in temperature and top_p alone, in order."""
+    def samplings(self) -> list[Condition]:
+        """The primary condition and those that differ from it in temperature and top_p alone, in order."""
         if self.primary is None:
             return []
         temperature, top_p = self.primary.temperature, self.primary.top_p
         return sorted(
-            setting
-            for setting in self.suffixes
-            if replace(setting, temperature=temperature, top_p=top_p) == self.primary
+            condition
+            for condition in self.suffixes
+            if replace(condition, temperature=temperature, top_p=top_p) == self.primary
         )
 
-    def at(self, measure: str, setting: Setting | None = None) -> Key:
-        """The key of a measure at a setting, the primary one if none is given; its name if nothing was drafted."""
-        of = setting or self.primary
+    def at(self, measure: str, condition: Condition | None = None) -> Key:
+        """The key of a measure at a condition, the primary one if none is given; its name if nothing was drafted."""
+        of = condition or self.primary
         return At(measure, of, self.suffixes[of]) if of else measure
 
     def key(self, measure: str) -> Key:
-        """What a measure of prompts is found by: its name, or the measure at the primary setting."""
+        """What a measure of prompts is found by: its name, or the measure at the primary condition."""
         return measure if measure in self.prompts else self.at(measure)
 
     @property
@@ -103,7 +103,7 @@ class AnalysisResult:
         return self.by_pair.get(Pair(level, subset, x, y, method))
 
     def chain_correlation(self, declared: Declaration, subset: str) -> Correlation | None:
-        """The correlation of a declared link of the chain on a subset, at the primary setting; None if not measured."""
+        """The correlation of a declared link on a subset, at the primary condition; None if not measured."""
         x, y, method = (declared.test[key] for key in ("x", "y", "method"))
         return self.find("prompt", subset, x, self.key(y), method)
 
@@ -116,14 +116,14 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     """Everything the study reports, from its tables (any may be missing)."""
     with_versions, tables = tables, unaltered_only(tables)
     prompts = prompt_frame(tables)
-    suffixes = setting_suffixes(settings_measured(tables))
-    primary = primary_setting(list(suffixes), settings.primary)
+    suffixes = condition_suffixes(conditions_measured(tables))
+    primary = primary_condition(list(suffixes), settings.primary)
     interventions = analyze_interventions(with_versions, primary, settings)
-    # Correlations are asked of the primary setting and its other gammas: with every setting that a run compares, the
-    # adjustment for their number would hide what each of them shows.
-    related = {setting: suffixes[setting] for setting in of_other_gammas(suffixes, primary)} if primary else {}
+    # Correlations are asked of the primary condition and its other gammas: over every condition of a run, adjusting
+    # for multiplicity would hide what each of them shows.
+    related = {condition: suffixes[condition] for condition in of_other_gammas(suffixes, primary)} if primary else {}
     decoded = decoded_tokens(tables)
-    tested = {setting: tested_tokens(tables, setting) for setting in related}
+    tested = {condition: tested_tokens(tables, condition) for condition in related}
     correlations = all_correlations(prompts, decoded, tested, related, settings)
     declared = declarations()
     drafted = tested[primary] if primary else None
@@ -154,7 +154,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
         sinks=analyze_sinks(tables, prompts, settings),
-        comparison=compare_settings(tables, suffixes, list(related), settings),
+        comparison=compare_conditions(tables, suffixes, list(related), settings),
         entropy_bounds=entropy_bounds(decoded, settings),
         interventions=interventions,
         routing=analyze_routing(tables, prompts, related, primary, settings),

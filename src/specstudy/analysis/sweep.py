@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.join import Tables, decoded_tokens, frame_of, prompt_frame, settings_measured
+from specstudy.analysis.join import Tables, conditions_measured, decoded_tokens, frame_of, prompt_frame
 from specstudy.analysis.means import mean
-from specstudy.analysis.measures import SETTING_KEYS, At, measures_in
+from specstudy.analysis.measures import CONDITION_KEYS, At, measures_in
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.analysis.within import median_within_prompt
-from specstudy.setting import Setting
+from specstudy.condition import Condition
 from specstudy.tables.differences import flatten
 
 ENTROPY_LINK = "entropy_link"
@@ -37,7 +37,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """`rows`: a row a point (a row a setting where a point has several), with the varying keys, `run`, `n_prompts`,
+    """`rows`: a row a point (a row a condition where a point has several), with the varying keys, `run`, `n_prompts`,
     `n_errors`, and for each measure its mean over prompts and the ends of its interval (`alpha`, `alpha_low`,
     `alpha_high`), the median over prompts of the Spearman correlation of draft entropy with expected acceptance inside
     a prompt (`entropy_link`), and what is known of how the draft was distilled (`DRAFT_COLUMNS`, NaN where nothing is).
@@ -102,18 +102,18 @@ def _rows(point: SweepPoint) -> list[_Row]:
     about_run |= _entropy_link(tables, point.settings)
     rows = [
         _Row(
-            values | {f"spec.{key}": getattr(setting, key) for key in listed},
-            about_run | _means(prompts, setting, point.settings),
+            values | {f"spec.{key}": getattr(condition, key) for key in listed},
+            about_run | _means(prompts, condition, point.settings),
         )
-        for setting in settings_measured(tables)
+        for condition in conditions_measured(tables)
     ]
     return rows or [_Row(values, about_run | _means(prompts, None, point.settings))]
 
 
-def _means(prompts: pd.DataFrame, setting: Setting | None, settings: AnalysisSettings) -> dict[str, object]:
+def _means(prompts: pd.DataFrame, condition: Condition | None, settings: AnalysisSettings) -> dict[str, object]:
     means: dict[str, object] = {}
     for measure in SWEEP_MEASURES:
-        name = At(measure, setting) if setting and measure not in prompts else measure
+        name = At(measure, condition) if condition and measure not in prompts else measure
         column = prompts[name].to_numpy(dtype=np.float64) if name in prompts else np.zeros(0)
         means |= mean(column, settings).columns(measure, f"{measure}_")
     return means
@@ -128,8 +128,8 @@ def _entropy_link(tables: Tables, settings: AnalysisSettings) -> dict[str, objec
 
 
 def _listed_keys(flat: Mapping[str, object]) -> set[str]:
-    """The setting's keys of which the point runs several values."""
-    values = {key: flat.get(f"spec.{key}") for key in SETTING_KEYS}
+    """The condition's keys of which the point runs several values."""
+    values = {key: flat.get(f"spec.{key}") for key in CONDITION_KEYS}
     listed = {key for key, value in values.items() if isinstance(value, list) and len(value) > 1}
     return listed | {"stop_threshold"} if "stop" in listed else listed
 

@@ -29,7 +29,7 @@ from specstudy.analysis.bootstrap import (
 from specstudy.analysis.correlation import why_constant
 
 TERM = "draft_entropy_bits"
-# A sandwich of few clusters is too small; under this many it is not worth the name.
+# A sandwich of few clusters is too small; under this many it is not used.
 FEWEST_PROMPTS = 10
 
 

@@ -61,9 +61,9 @@ def _side(claim: Declaration, low: float, high: float) -> Verdict:
 
 
 def detectable_effect(claim: Declaration, finding: Finding, confidence: float) -> float | None:
-    """The smallest effect (distance from the reference) that so many prompts show at 80 % power, Holm left aside.
+    """The minimum detectable effect (distance from the reference) at 80 % power, before Holm's adjustment.
 
-    For an equivalence: the smallest margin within which an effect of exactly none would be shown to lie.
+    For an equivalence: the smallest margin that a true effect of zero would be shown to lie within.
     """
     estimate = finding.estimate
     if estimate.low is None or estimate.high is None:
@@ -78,8 +78,8 @@ def detectable_effect(claim: Declaration, finding: Finding, confidence: float) -
 
 
 def detectable_correlation(low: float, high: float, confidence: float, margin: float = 0.0) -> float:
-    """The smallest correlation told from `margin` at 80 % power, where intervals are as wide as this one is in Fisher's
-    z, in which their width does not depend on the correlation."""
+    """The minimum detectable correlation beyond `margin` at 80 % power, for intervals as wide as this one in Fisher's z
+    (where the width does not depend on the correlation)."""
     most = 1.0 - 1e-12
     first, last = np.arctanh(np.clip([low, high], -most, most))
     half_width = (last - first) / 2
@@ -110,26 +110,26 @@ def _decided(claim: Declaration, low: float, high: float) -> str:
     least, most = claim.reference - claim.margin, claim.reference + claim.margin
     within = f"the whole interval lies between {_number(least)} and {_number(most)}"
     if claim.direction == "equivalent":
-        outside = f"the whole interval lies outside of {_number(least)} to {_number(most)}"
+        outside = f"the whole interval lies outside {_number(least)} to {_number(most)}"
         return outside if _side(claim, low, high) == "contradicted" else f"{within}, as claimed"
     side = "above" if claim.direction == "greater" else "below"
     if _side(claim, low, high) == "supported":
         return f"the whole interval lies {side} {_number(claim.boundaries[0])}, as claimed"
     if least < low and high < most:
-        return f"{within}, no effect worth the name"
-    missed = f"none of the interval reaches {side} {_number(claim.boundaries[0])}"
-    return f"{missed}, and the effect is the other way" if high < least or low > most else missed
+        return f"{within}, equivalent to no effect at this margin"
+    missed = f"the interval does not reach {side} {_number(claim.boundaries[0])}"
+    return f"{missed}, and the effect has the opposite sign" if high < least or low > most else missed
 
 
 def _undecided(claim: Declaration, low: float, high: float, detectable: float | None) -> str:
     if _side(claim, low, high) == "undecided":
-        reading = f"the interval reaches across {' or '.join(map(_number, claim.boundaries))}"
+        reading = f"the interval includes {' or '.join(map(_number, claim.boundaries))}"
     else:
-        reading = "the interval alone would decide, but not after Holm's adjustment for the claims beside it"
+        reading = "the interval alone would decide, but not after Holm's adjustment within the family"
     if detectable is None:
         return reading
+    around = f" around {_number(claim.reference)}" if claim.reference else ""
     if claim.direction == "equivalent":
-        around = f" of {_number(claim.reference)}" if claim.reference else ""
-        return f"{reading}; so many prompts would show no effect to lie within {_effect(detectable)}{around}"
+        return f"{reading}; smallest equivalence margin at 80 % power: {_effect(detectable)}{around}"
     sign = 1 if claim.direction == "greater" else -1
-    return f"{reading}; so many prompts would show a true value of {_effect(claim.reference + sign * detectable)}"
+    return f"{reading}; minimum detectable effect at 80 % power: {_effect(sign * detectable)}{around}"

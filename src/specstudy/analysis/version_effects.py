@@ -14,11 +14,11 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.correlations import holm
-from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
+from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
 from specstudy.analysis.means import mean
 from specstudy.analysis.measures import MEASURES, measures_in
+from specstudy.condition import Condition
 from specstudy.records import VersionEffect
-from specstudy.setting import Setting
 
 PER_DOSE = 0
 
@@ -35,25 +35,25 @@ def unaltered_only(tables: Tables) -> Tables:
     }
 
 
-def version_frame(tables: Tables, primary: Setting | None) -> pd.DataFrame:
+def version_frame(tables: Tables, primary: Condition | None) -> pd.DataFrame:
     """A row a prompt version, indexed by prompt_id: the measures between versions, float64, NaN where one has none.
 
     Repetitions are averaged. `mean_expected_accept` is over the tokens of the verifier's own answer, nothing censored;
-    the speculative measures are at the primary setting, but for the temperature, which a version may impose.
+    the speculative measures are at the primary condition, but for the temperature, which a version may impose.
     """
     speculation = frame_of(tables, "spec_runs")
     imposed = frame_of(tables, "prompt_versions").dropna(subset="temperature")["prompt_id"]
-    speculation = _of_setting(speculation, primary, imposed) if primary else speculation[:0]
+    speculation = _of_condition(speculation, primary, imposed) if primary else speculation[:0]
     measured = {name: frame_of(tables, name) for name in ("prefill_prompts", "decode_runs", "decode_tokens")}
     parts = [_means(frame, name) for name, frame in (*measured.items(), ("spec_runs", speculation))]
     return pd.concat(parts, axis=1)[[*measures_in("versions")]]
 
 
-def _of_setting(runs: pd.DataFrame, setting: Setting, imposed: pd.Series) -> pd.DataFrame:
-    """The rows of this setting; those of the prompts in `imposed` at whatever temperature was imposed on them."""
+def _of_condition(runs: pd.DataFrame, condition: Condition, imposed: pd.Series) -> pd.DataFrame:
+    """The rows of this condition; those of the prompts in `imposed` at whatever temperature was imposed on them."""
     instead = runs["prompt_id"].isin(imposed).to_numpy(dtype=bool)
-    asked = np.where(instead, setting.temperature, numbers(runs["temperature"]))
-    return of_setting(runs.assign(temperature=asked), setting)
+    asked = np.where(instead, condition.temperature, numbers(runs["temperature"]))
+    return of_condition(runs.assign(temperature=asked), condition)
 
 
 def _means(frame: pd.DataFrame, table: str) -> pd.DataFrame:

@@ -15,15 +15,15 @@ import numpy as np
 import pandas as pd
 from statsmodels.regression.mixed_linear_model import MixedLM
 
-from specstudy.analysis.arrows import OF_CONTEXTS, control_kinds
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled_totals
+from specstudy.analysis.links import OF_CONTEXTS, control_kinds
 from specstudy.analysis.means import quotient
 from specstudy.records import VersionModel
 
 ALL = "all"
 _IMPOSED = "mean_sampling_entropy_bits"
 _OF_TEMPERATURES = ((_IMPOSED, "alpha_expected"), (_IMPOSED, "mean_expected_accept"))
-_OF_OTHERS = tuple((arrow.moved, arrow.watched) for arrow in OF_CONTEXTS if arrow.moved)
+_OF_OTHERS = tuple((link.moved, link.watched) for link in OF_CONTEXTS if link.moved)
 
 
 def version_models(versions: pd.DataFrame, settings: AnalysisSettings) -> list[VersionModel]:

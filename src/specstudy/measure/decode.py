@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specstudy import formulas
 from specstudy.measure import sampling
-from specstudy.measure.finite import not_finite
+from specstudy.measure.finite import not_finite_error
 from specstudy.measure.sampling import Warp, Warped
 from specstudy.measure.sinks import BLOCK_TOKENS, prefill_sums
 from specstudy.measure.transfer import rows_to_host
@@ -151,7 +151,7 @@ def generate_rows(
         fetched_s = time.perf_counter()  # the device has finished: its result is here
         for answer, step in zip(answers, steps, strict=True):
             if step is None and not answer.ended:
-                raise not_finite(model, torch.tensor([*prompt_ids, *answer.token_ids], device=device))
+                raise not_finite_error(model, torch.tensor([*prompt_ids, *answer.token_ids], device=device))
             if step and not answer.ended:
                 answer.take(step, fetched_s, settings.eos_ids)
         if all(answer.ended for answer in answers):
@@ -238,7 +238,7 @@ def teacher_forced(
         q_logits = draft.forward(block, keep=len(block))
         raw = sampling.raw_statistics(q_logits)
         if not bool(raw.finite.all()):
-            raise not_finite(pair.draft, ids[: start + len(block)])
+            raise not_finite_error(pair.draft, ids[: start + len(block)])
         p, q = complete_warp(p_logits, warp), complete_warp(q_logits, draft_warp or warp)
         first_prob, second_prob = sampling.top_two(q_logits, raw.log_normalizer)
         forced.draft_entropy_bits.extend(raw.entropy_bits.tolist())

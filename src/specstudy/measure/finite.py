@@ -22,10 +22,10 @@ def refuse_unless_finite(pair: Pair) -> None:
     for model in (pair.verifier, pair.draft):
         logits = model.module(input_ids=ids[None], use_cache=False).logits[..., : model.vocabulary]
         if not bool(torch.isfinite(logits.float().logsumexp(-1)).all()):  # a head over few ids gives the others -inf
-            raise UserError(str(not_finite(model, ids)))
+            raise UserError(str(not_finite_error(model, ids)))
 
 
-def not_finite(model: LanguageModel, ids: Tensor) -> NotFiniteError:
+def not_finite_error(model: LanguageModel, ids: Tensor) -> NotFiniteError:
     """The error for a model whose logits after ids [S] are not finite; one pass more finds the layer."""
     advice = "; execution.dtype=float32 or bfloat16 has the range" if model.dtype == torch.float16 else ""
     precision = str(model.dtype).removeprefix("torch.")

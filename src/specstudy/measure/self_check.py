@@ -147,7 +147,7 @@ def run_self_check(
     """Check the engine with every one of the settings in use, each on one of the prompts in turn, and every prompt at
     least once; `generator(i)` seeds the i-th generation.
 
-    One setting more has gamma 1: there even a weak draft meets rejections and full acceptances within a few rounds.
+    One condition more has gamma 1: there even a weak draft meets rejections and full acceptances within a few rounds.
     """
     shortened = [_shortened(how) for how in (*settings, replace(settings[0], gamma=1))]
     compared: dict[str, list[_Comparison]] = {"verifier": [], "draft": []}

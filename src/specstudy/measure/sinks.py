@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from specstudy import formulas
 from specstudy.errors import UserError
 from specstudy.formulas import ZScores
-from specstudy.measure.finite import not_finite
+from specstudy.measure.finite import not_finite_error
 from specstudy.models import device as devices
 from specstudy.models.attention import AttentionSums, calls_attention_functions, reduced_attention
 from specstudy.models.cache import CachedModel
@@ -79,7 +79,7 @@ def negative_log2_likelihoods(model: LanguageModel, token_ids: list[int]) -> Flo
         block = ids[start : min(start + BLOCK_TOKENS, len(token_ids) - 1)]
         logits = cached.forward(block, keep=len(block))
         if not bool(torch.isfinite(logits.amax(-1)).all()):
-            raise not_finite(model, ids[: start + len(block)])
+            raise not_finite_error(model, ids[: start + len(block)])
         targets = ids[start + 1 : start + 1 + len(block)]
         chosen = logits.gather(-1, targets[:, None])[:, 0]
         found.append((logits.logsumexp(-1) - chosen).cpu())

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from specstudy.measure import sampling
 from specstudy.measure.decode import GenerationSettings
-from specstudy.measure.finite import NotFiniteError, not_finite
+from specstudy.measure.finite import NotFiniteError, not_finite_error
 from specstudy.measure.proposers import Proposal, Proposer
 from specstudy.measure.sampling import Warp, Warped
 from specstudy.measure.transfer import to_host
@@ -221,16 +221,16 @@ class SpeculativeLoop:
             verdict = verify(logits, proposal, self.verifier_warp, uniforms)
             numbers = self._fetch(verdict)
             if not numbers.finite:
-                raise self._not_finite(proposal)
+                raise self._not_finite_error(proposal)
             if numbers.verifier_complete or not numbers.draft_complete:
                 return verdict, numbers
             self.verifier_warp = self.verifier_warp.widened()
 
-    def _not_finite(self, proposal: Proposal) -> NotFiniteError:
+    def _not_finite_error(self, proposal: Proposal) -> NotFiniteError:
         """Whose fault it is. A draft that gave no sound logits has drafted nonsense, and comes first."""
         drafted_well = bool(sampling.raw_statistics(proposal.logits).finite.all())
         model = self.verifier.model if drafted_well else self.proposer.model
-        return not_finite(model or self.verifier.model, self.text[: self.length])
+        return not_finite_error(model or self.verifier.model, self.text[: self.length])
 
     def _keep(self, length: int) -> None:
         """Roll both caches back to what the invariant allows for a text of `length` tokens."""

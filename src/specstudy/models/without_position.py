@@ -1,4 +1,4 @@
-"""A model from which one position of the context is hidden: the sink is moved on purpose, to see what follows.
+"""A model from which one position of the context is hidden: an intervention on the sink.
 
 The key of the position stays in the cache, but no later query sees it. Prefill, decoding, verification and uncached
 passes all run with the same mask, so that this is another model, and speculation is exact with respect to it.

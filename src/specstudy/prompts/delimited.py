@@ -43,7 +43,7 @@ def read_delimited(text: str, path: Path, separator: str | None = None) -> Itera
             number = reader.line_num + n_skipped
             if any(field.strip() for field in fields[n_named:]):
                 raise UserError(
-                    f"{path} line {number} has more fields than the header; put quotes around a text that holds "
+                    f"{path} line {number} has more fields than the header; put quotes around a field that holds "
                     f"{'commas' if separator == ',' else repr(separator)}"
                 )
             if any(field.strip() for field in fields):

@@ -16,7 +16,7 @@ def text_of(value: object, name: str, place: str, may_be_blank: bool = False) ->
     if value is None:
         return None
     if not isinstance(value, str):
-        raise UserError(f"{place}: {name} must be a text; got {shown(value)}")
+        raise UserError(f"{place}: {name} must be a string; got {shown(value)}")
     if not (value.strip() or may_be_blank):
         return None
     if len(value) > MAX_TEXT_CHARACTERS:
@@ -29,7 +29,7 @@ def text_of(value: object, name: str, place: str, may_be_blank: bool = False) ->
 
 
 def name_of(value: object, name: str, place: str) -> str | None:
-    """An id or a category: a text that can be shown in one line, or a whole number. Raises UserError."""
+    """An id or a category: a string that can be shown in one line, or an integer. Raises UserError."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1:
         value = str(int(value))
     text = text_of(value, name, place)

@@ -181,7 +181,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
                     number += 1
                     yield Row(f"{path} row {number}", number, values)
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}, after row {number}, holds a text that is not UTF-8") from error
+        raise UserError(f"{path}, after row {number}, holds a string that is not UTF-8") from error
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"{path} is not a Parquet file that can be read: {one_line(str(error))}") from error
 

@@ -1,4 +1,4 @@
-"""The sets of prompt versions that move one link of the chain on purpose.
+"""The sets of prompt versions that intervene on one link of the chain.
 
 In every set exactly one version of each prompt has no control: the unaltered one, or the one with a clean context.
 """

@@ -13,8 +13,8 @@ from rich.text import Text
 from specstudy.analysis.compare import Comparison, Side
 from specstudy.analysis.measures import short
 from specstudy.report.console import report_console, report_table
+from specstudy.report.narrative.overview import VERDICTS, alarm
 from specstudy.report.style import NONE, interval, number, percent, visible_token
-from specstudy.report.words import VERDICTS, alarm
 from specstudy.tables import manifest
 from specstudy.tables.differences import override_text
 
@@ -29,7 +29,7 @@ def print_comparison(comparison: Comparison, a: Side, b: Side) -> None:
         console.print(Text(f"{name}  {side.name}  {_state(side.manifest)}", overflow="fold"))
     _print_values(console, "Configuration", "Both have the same configuration.", comparison.config)
     same = "Both have the same models, prompts, device, dtype, threads, code and packages."
-    _print_values(console, "Models, prompts and machine", same, comparison.conditions)
+    _print_values(console, "Models, prompts and machine", same, comparison.provenance)
     console.print()
     console.print(Text(_prompts_sentence(comparison)))
     _print_measures(console, comparison)
@@ -73,14 +73,14 @@ def _prompts_sentence(comparison: Comparison) -> str:
 
 def _print_measures(console: Console, comparison: Comparison) -> None:
     coverage = percent(comparison.settings.confidence)
-    for setting, rows in comparison.measures.groupby("setting", sort=False):
+    for condition, rows in comparison.measures.groupby("condition", sort=False):
         console.print()
-        title = str(setting) or "Prompts and answers of the verifier alone"
+        title = str(condition) or "Prompts and answers of the verifier alone"
         console.print(_measure_table(title, rows, coverage))
     console.print(Text("b − a: mean difference over the n prompts that have both; bootstrap intervals by prompt."))
-    for side, settings in comparison.unpaired.items():
-        if settings:
-            console.print(Text(f"Only in {side}, not compared: {'; '.join(settings)}."))
+    for side, conditions in comparison.unpaired.items():
+        if conditions:
+            console.print(Text(f"Only in {side}, not compared: {'; '.join(conditions)}."))
 
 
 def _measure_table(title: str, rows: pd.DataFrame, coverage: str) -> Table:

@@ -12,11 +12,12 @@ from markupsafe import Markup
 
 from specstudy import __version__
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import label, phrase, setting_name
+from specstudy.analysis.measures import condition_name, label, phrase
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report import style, words
+from specstudy.report import style
 from specstudy.report.chapters import CHAPTERS
 from specstudy.report.figures import CAPTIONS
+from specstudy.report.narrative import overview
 from specstudy.report.prompt_view import DARKEST_BITS, ENTROPY_LEVELS
 from specstudy.report.svg import inline_svg
 from specstudy.tables.files import write_atomically
@@ -43,7 +44,10 @@ def render(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any], 
         if context is not None and (body := template.render(context).strip()):
             chapters.append(WrittenChapter(chapter.name, chapter.title, Markup(body)))
     page = environment.get_template("report.html.j2").render(
-        chapters=chapters, version=__version__, models=words.models_sentence(manifest), alarm=words.alarm(manifest)
+        chapters=chapters,
+        version=__version__,
+        models=overview.models_sentence(manifest),
+        alarm=overview.alarm(manifest),
     )
     write_atomically(path, page.encode())
 
@@ -58,7 +62,7 @@ def _environment(figures_dir: Path) -> jinja2.Environment:
     )
     environment.filters |= {"number": style.number, "p": style.p_value, "label": label, "phrase": phrase}
     environment.filters |= {"readable": style.readable_token, "visible": style.visible_token, "themed": style.themed}
-    environment.globals |= {"interval": style.interval, "verdict_words": words.verdict_words}
+    environment.globals |= {"interval": style.interval, "verdict_words": overview.verdict_words}
     environment.globals |= {"figure": lambda name: figure(name, figures_dir)}
     return environment
 
@@ -68,7 +72,7 @@ def _common(result: AnalysisResult) -> dict[str, Any]:
     return {
         "result": result,
         "confidence": style.percent(result.settings.confidence),
-        "primary": setting_name(result.primary, result.suffixes) if result.primary else "",
+        "primary": condition_name(result.primary, result.suffixes) if result.primary else "",
         "marks": style.category_marks(result.prompts["category"]),
         "levels": range(ENTROPY_LEVELS + 1),
         "darkest_bits": DARKEST_BITS,

@@ -25,7 +25,7 @@ _MARKS = {"accepted": "", "rejected": "✗", "untested": "?", "correction": "→
 _LISTED = 8
 
 
-def draw_prompt(view: PromptView, setting: str, console: Console) -> None:
+def draw_prompt(view: PromptView, condition: str, console: Console) -> None:
     """Prints everything measured on one prompt; parts that were not measured are left out."""
     console.print()
     console.print(Text(view.prompt_id + (f" ({view.category})" if view.category else ""), style="bold"))
@@ -44,7 +44,7 @@ def draw_prompt(view: PromptView, setting: str, console: Console) -> None:
         console.print(_answer_text(view.answer))
         console.print(_hesitations(view.answer))
     if view.rounds:
-        console.print(Rule(f"speculative rounds, {setting}", align="left"))
+        console.print(Rule(f"speculative rounds, {condition}", align="left"))
         console.print(_fate_legend())
         for round_ in view.rounds:
             console.print(_round_line(round_))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from specstudy.analysis.join import Tables, frame_of, of_setting, rows_of
+from specstudy.analysis.join import Tables, frame_of, of_condition, rows_of
+from specstudy.condition import Condition
 from specstudy.errors import UserError, one_line
-from specstudy.setting import Setting
 
 ENTROPY_LEVELS = 8
 _BITS_A_LEVEL = 0.6
@@ -106,16 +106,18 @@ class PromptView:
 class PromptViews:
     """Views of all prompts of a study; tables are grouped once, so that each view costs its own rows only."""
 
-    def __init__(self, tables: Tables, setting: Setting | None) -> None:
+    def __init__(self, tables: Tables, condition: Condition | None) -> None:
         spec = frame_of(tables, "spec_tokens")
         self._prefill = _by_prompt(frame_of(tables, "prefill_tokens"), "position")
         self._decode = _by_prompt(_first_repetition(frame_of(tables, "decode_tokens")), "step")
-        rounds = _first_repetition(of_setting(spec, setting)) if setting else spec.iloc[:0]
+        rounds = _first_repetition(of_condition(spec, condition)) if condition else spec.iloc[:0]
         self._spec = _by_prompt(rounds.sort_values(["round", "index"], kind="stable"), "round")
         self._health = _measure(frame_of(tables, "prefill_prompts"), "context_health_soft")
         self._notes = _notes(frame_of(tables, "prefill_prompts"))
         runs = frame_of(tables, "spec_runs")
-        self._speedup = _measure(_first_repetition(of_setting(runs, setting)) if setting else runs.iloc[:0], "speedup")
+        self._speedup = _measure(
+            _first_repetition(of_condition(runs, condition)) if condition else runs.iloc[:0], "speedup"
+        )
         self._failures = _failures(frame_of(tables, "errors"))
         self.categories = _categories(tables)
 

@@ -12,18 +12,18 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from specstudy.analysis.join import Tables, settings_measured
-from specstudy.analysis.measures import primary_setting, setting_name, setting_suffixes
+from specstudy.analysis.join import Tables, conditions_measured
+from specstudy.analysis.measures import condition_name, condition_suffixes, primary_condition
 from specstudy.analysis.study import AnalysisResult
+from specstudy.condition import STUDY_CONDITION, Condition
 from specstudy.records import Claim
-from specstudy.report import words
 from specstudy.report.checks import CheckRow, check_rows
 from specstudy.report.console import report_console, report_table
+from specstudy.report.narrative import overview
+from specstudy.report.narrative.routing import experts_sentence
 from specstudy.report.prompt_terminal import draw_prompt
 from specstudy.report.prompt_view import PromptViews
-from specstudy.report.routing_words import experts_sentence
 from specstudy.report.style import interval, number
-from specstudy.setting import STUDY_SETTING, Setting
 
 _VERDICT_STYLES = {"supported": "green", "contradicted": "red", "undecided": "yellow", "not_run": "dim"}
 
@@ -33,8 +33,8 @@ def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any],
     console = report_console()
     console.print()
     _print_alarm(manifest, console)
-    console.print(Text(words.models_sentence(manifest) or "specstudy", style="bold"))
-    console.print(Text(words.chain_sentence(result)))
+    console.print(Text(overview.models_sentence(manifest) or "specstudy", style="bold"))
+    console.print(Text(overview.chain_sentence(result)))
     console.print(_links(result))
     for sentence in _findings(result, tables):
         console.print(Text(sentence))
@@ -48,7 +48,7 @@ def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any],
 
 
 def _print_alarm(manifest: Mapping[str, Any], console: Console) -> None:
-    if alarm := words.alarm(manifest):
+    if alarm := overview.alarm(manifest):
         console.print(Panel(Text(alarm, style="bold"), style="bold white on red", box=box.HEAVY))
 
 
@@ -63,28 +63,28 @@ def _checks(rows: list[CheckRow]) -> Table:
 
 
 def _findings(result: AnalysisResult, tables: Tables) -> list[str]:
-    sentences = [words.speed_sentence(result), experts_sentence(result), words.reliability_sentence(result)]
-    sentences += [*words.constant_measures(result), words.failures_sentence(tables)]
+    sentences = [overview.speed_sentence(result), experts_sentence(result), overview.reliability_sentence(result)]
+    sentences += [*overview.constant_measures(result), overview.failures_sentence(tables)]
     return [sentence for sentence in sentences if sentence]
 
 
-def show_prompt(tables: Tables, prompt_id: str, wanted: Setting = STUDY_SETTING) -> None:
+def show_prompt(tables: Tables, prompt_id: str, wanted: Condition = STUDY_CONDITION) -> None:
     """Prints one prompt: its tokens with sinks, the answer by entropy, the rounds (at `wanted`), and a summary.
 
     Raises UserError, naming near ids, for a prompt that the run does not hold.
     """
-    suffixes = setting_suffixes(settings_measured(tables))
-    setting = primary_setting(list(suffixes), wanted)
-    view = PromptViews(tables, setting).view(prompt_id)
-    draw_prompt(view, setting_name(setting, suffixes) if setting else "", report_console())
+    suffixes = condition_suffixes(conditions_measured(tables))
+    condition = primary_condition(list(suffixes), wanted)
+    view = PromptViews(tables, condition).view(prompt_id)
+    draw_prompt(view, condition_name(condition, suffixes) if condition else "", report_console())
 
 
 def _links(result: AnalysisResult) -> Table:
-    """The links of the chain: verdict, the correlation that it rests on, that with nothing held constant, ceiling."""
-    table = report_table("The chain (Spearman over prompts)")
+    """The links of the chain: verdict, the adjusted correlation that it rests on, the unadjusted one, ceiling."""
+    table = report_table("The chain (Spearman over prompts; adjusted: category, length, surprisal)")
     table.add_column("link", max_width=14)
     table.add_column("verdict", max_width=12)
-    for name in ("n", "category, length,\nsurprise constant", "nothing\nheld constant", "noise\nallows"):
+    for name in ("n", "adjusted", "unadjusted", "noise\nceiling"):
         table.add_column(name, justify="right", no_wrap=True)
     for declared, claim in zip(result.declarations, result.claims, strict=True):
         if not declared.link:
@@ -104,14 +104,14 @@ def _links(result: AnalysisResult) -> Table:
 
 def _means(result: AnalysisResult) -> Table:
     table = report_table("Means by category")
-    measures = words.summary_measures(result)
+    measures = overview.summary_measures(result)
     table.add_column("category", no_wrap=True, overflow="ellipsis", max_width=16)
     table.add_column("n", justify="right")
     for name in measures:
         table.add_column(name, justify="right")
     sizes = result.prompts["category"].value_counts()
     for category in [*sorted(sizes.index), "all"]:
-        rows = [words.mean_row(result, measure, category) for measure in measures.values()]
+        rows = [overview.mean_row(result, measure, category) for measure in measures.values()]
         cells = [number(None if row is None else row["value"]) for row in rows]
         n = len(result.prompts) if category == "all" else sizes[category]
         table.add_row(Text(category), str(n), *cells, style="bold" if category == "all" else "")
@@ -131,7 +131,7 @@ def _claims(result: AnalysisResult) -> Table:
 
 
 def _verdict(claim: Claim) -> Text:
-    return Text(words.verdict_words(claim), style=_VERDICT_STYLES[claim.verdict])
+    return Text(overview.verdict_words(claim), style=_VERDICT_STYLES[claim.verdict])
 
 
 def _files(run_dir: Path) -> Panel:

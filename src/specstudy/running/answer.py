@@ -28,9 +28,9 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     tables = {name: opened.table(name) for name in opened.tables}
     result = analyze_tables(tables, settings_of(config))
     publish_table(run_dir, "correlations", to_table("correlations", result.correlations))
-    publish_table(run_dir, "setting_measures", to_table("setting_measures", [*result.comparison.measures.values()]))
-    differences = to_table("setting_differences", [*result.comparison.differences.values()])
-    publish_table(run_dir, "setting_differences", differences)
+    publish_table(run_dir, "condition_measures", to_table("condition_measures", [*result.comparison.measures.values()]))
+    differences = to_table("condition_differences", [*result.comparison.differences.values()])
+    publish_table(run_dir, "condition_differences", differences)
     publish_table(run_dir, "entropy_bound", to_table("entropy_bound", result.entropy_bounds))
     publish_table(run_dir, "claims", to_table("claims", result.claims))
     for name in SINK_TABLES:
@@ -41,7 +41,7 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     told = result.interventions
     for name, rows in (
         ("version_effects", told.effects),
-        ("arrow_verdicts", told.arrows),
+        ("link_verdicts", told.links),
         ("version_models", told.models),
     ):
         publish_table(run_dir, name, to_table(name, rows))
@@ -56,7 +56,7 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
 
 
 def settings_of(config: StudyConfig) -> AnalysisSettings:
-    """What the configuration says about intervals, and which setting speaks for the study."""
+    """What the configuration says about intervals, and which condition speaks for the study."""
     from specstudy.analysis.bootstrap import AnalysisSettings
 
     return AnalysisSettings(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from specstudy.condition import Condition
 from specstudy.config import PROJECT_ROOT, StudyConfig
 from specstudy.prompts import Prompt, RenderedPrompt
 from specstudy.running.measuring_code import STAGES, code_hash, measuring_files
-from specstudy.setting import Setting
 from specstudy.tables.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Unit:
     """A piece of work that is stored as one result."""
 
     rendered: RenderedPrompt
-    setting: Setting | None = None
+    condition: Condition | None = None
     repetition: int | None = None
 
     @property
@@ -38,7 +38,7 @@ class Unit:
     @property
     def order(self) -> tuple[object, ...]:
         """Where it stands among the units of its stage in the tables: as their key columns are sorted."""
-        s = self.setting
+        s = self.condition
         values = (s.proposer, s.stop, s.stop_threshold, s.temperature, s.top_p, s.gamma) if s else ()
         null_last = ((value is None, value) for value in values)
         return (self.prompt.prompt_id, s is not None, *null_last, self.repetition or 0)

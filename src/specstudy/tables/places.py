@@ -47,7 +47,7 @@ class Place(Protocol):
 
 
 def open_place(root: Path | str) -> Place:
-    """The directory at a path, or at a URI (a text with `://`). Raises UserError for a URI that pyarrow cannot open."""
+    """The directory at a path or URI (a string with `://`). Raises UserError for a URI that pyarrow cannot open."""
     return RemotePlace(root) if isinstance(root, str) and "://" in root else LocalPlace(Path(root))
 
 

@@ -51,7 +51,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
 
 
 def to_frame(rows: pa.Table) -> pd.DataFrame:
-    """A table as a pandas frame. Whole numbers and truth values that may be null stay such, in pandas' nullable types;
+    """A table as a pandas frame. Integers and booleans that may be null stay such, in pandas' nullable types;
     numbers that may be null are float64 with NaN."""
     frame: pd.DataFrame = rows.to_pandas()
     for field in rows.schema:

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from specstudy.records import TABLES
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised whenever a column changes its name, type or meaning: results of another version are computed again."""
 
-_SETTING = ("proposer", "stop", "stop_threshold", "temperature", "top_p", "gamma")
-_UNIT_OF_SPECULATION = ("prompt_id", *_SETTING, "repetition")
-_ROUTING = ("prompt_id", "source", *_SETTING, "repetition")
+_CONDITION = ("proposer", "stop", "stop_threshold", "temperature", "top_p", "gamma")
+_UNIT_OF_SPECULATION = ("prompt_id", *_CONDITION, "repetition")
+_ROUTING = ("prompt_id", "source", *_CONDITION, "repetition")
 KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "prefill_tokens": ("prompt_id", "position"),
     "prefill_heads": ("prompt_id", "layer", "head"),
@@ -32,8 +32,8 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "spec_rounds": (*_UNIT_OF_SPECULATION, "round"),
     "spec_runs": _UNIT_OF_SPECULATION,
     "correlations": ("level", "subset", "x", "y", "method"),
-    "setting_measures": (*_SETTING, "measure"),
-    "setting_differences": (*_SETTING, *(f"reference_{key}" for key in _SETTING), "measure"),
+    "condition_measures": (*_CONDITION, "measure"),
+    "condition_differences": (*_CONDITION, *(f"reference_{key}" for key in _CONDITION), "measure"),
     "entropy_bound": ("category", "measure"),
     "predictors": ("predictor", "metric", "minus"),
     "calibration": ("predictor", "bin"),
@@ -51,13 +51,13 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "sink_answers": ("quantity", "measure"),
     "prompt_versions": ("prompt_id",),
     "version_effects": ("measure", "kind", "dose"),
-    "arrow_verdicts": ("arrow", "kind"),
+    "link_verdicts": ("link", "kind"),
     "version_models": ("kinds", "x", "y"),
     "routing_tokens": (*_ROUTING, "round", "index", "layer"),
     "routing_layers": (*_ROUTING, "layer"),
     "routing_windows": ("source", "window", "layer"),
     "routing_measures": ("measure", "layer"),
-    "routing_costs": (*_SETTING, "batch"),
+    "routing_costs": (*_CONDITION, "batch"),
     "errors": ("stage", "prompt_id", "kind", "message"),
 }
 

@@ -1,6 +1,6 @@
 """Per-prompt results, shared by all runs: one file for each stage and unit of work, under a key of all that matters.
 
-A unit of work is a prompt (prefill, decode), or a prompt, setting and repetition (speculate).
+A unit of work is a prompt (prefill, decode), or a prompt, condition and repetition (speculate).
 Its result is one Parquet file of one row with a column per table, each a list of that table's rows; so the tables of a
 unit appear together or not at all.
 """

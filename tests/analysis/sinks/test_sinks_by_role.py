@@ -96,7 +96,7 @@ class TestSinksByRole:
     def test_none_of_a_few_has_no_interval(self) -> None:
         row = by(rows_of(prompt_tables([[0.5] * 4] * 4)), measure="z_score", place="content")
         assert (row.incidence, row.incidence_ci_low) == (0.0, None)
-        assert "interval of incidence: the same in every sample of prompts" in row.null_reason
+        assert "interval of incidence" in row.null_reason
 
     @pytest.mark.parametrize(("z", "verdict", "n_mild"), [(3.0, True, 8), (0.5, False, 0)])
     def test_the_boundary_is_told_by_its_whole_interval(self, z: float, verdict: bool, n_mild: int) -> None:

@@ -12,32 +12,32 @@ import pandas as pd
 from specstudy import formulas
 from specstudy import routing_formulas as routing
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers, of_setting
+from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
 from specstudy.analysis.means import mean, quotient
 from specstudy.analysis.routing.resample import over_prompts, summed_by_prompt
 from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_ids
 from specstudy.analysis.routing.windows import WindowFit, popularity, windows_of
+from specstudy.condition import Condition
 from specstudy.records import RoutingCost
-from specstudy.setting import Setting
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 
 
 def costs_of(
     tables: Tables,
-    setting: Setting,
+    condition: Condition,
     sequences: Rows[Sequence],
     passes: Rows[Sequence],
     fit: WindowFit | None,
     layers: Layers,
     settings: AnalysisSettings,
 ) -> Iterator[RoutingCost]:
-    """A row a batch size. `passes` are those of this setting, `sequences` the answers; `fit` is of their windows.
+    """A row a batch size. `passes` are those of this condition, `sequences` the answers; `fit` is of their windows.
 
     A batch is of independent sequences drawn from all prompts: what one of them leaves off, B leave off with that
     probability to the power B.
     """
-    width, n_prompts = setting.gamma + 1, len(prompt_ids(tables))
+    width, n_prompts = condition.gamma + 1, len(prompt_ids(tables))
     windows, prompts = windows_of([s for s in passes if len(s.used) == width], width)
     if not len(windows):
         return
@@ -77,7 +77,7 @@ def costs_of(
         assert found.value is not None
         yield _row(
             tables,
-            setting,
+            condition,
             settings,
             batch=batch,
             n=len(set(prompts)),
@@ -91,10 +91,10 @@ def costs_of(
 
 
 def _row(
-    tables: Tables, setting: Setting, settings: AnalysisSettings, *, batch: int, by_bytes: float, **values: object
+    tables: Tables, condition: Condition, settings: AnalysisSettings, *, batch: int, by_bytes: float, **values: object
 ) -> RoutingCost:
     """With the clock, which was read for single sequences only, and the speedups by both."""
-    runs = of_setting(frame_of(tables, "spec_runs"), setting)
+    runs = of_condition(frame_of(tables, "spec_runs"), condition)
     clock = mean(_by_prompt(runs, numbers(runs["target_efficiency"])), settings)
     if batch > 1:
         clock = Estimate(0, null_reason="timed for one sequence at a time only")
@@ -103,24 +103,24 @@ def _row(
     timed = clock.value is not None
     speedup = _by_prompt(runs, numbers(runs["speedup"]))
     return RoutingCost(
-        **asdict(setting),
+        **asdict(condition),
         **values,  # type: ignore[arg-type]  # mypy takes one type of value for every field
         batch=batch,
         by_bytes=by_bytes,
         speedup=formulas.mean_or_none(speedup[np.isfinite(speedup)]) if timed else None,
-        speedup_by_bytes=_predicted(runs, setting, np.full(len(runs), by_bytes)) if timed else None,
-        speedup_by_clock=_predicted(runs, setting, numbers(runs["target_efficiency"])) if timed else None,
+        speedup_by_bytes=_predicted(runs, condition, np.full(len(runs), by_bytes)) if timed else None,
+        speedup_by_clock=_predicted(runs, condition, numbers(runs["target_efficiency"])) if timed else None,
         **clock.row(),
     )
 
 
-def _predicted(runs: pd.DataFrame, setting: Setting, efficiencies: Floats) -> float | None:
+def _predicted(runs: pd.DataFrame, condition: Condition, efficiencies: Floats) -> float | None:
     """Mean over prompts of the formula without overhead. None where drafts are not of gamma tokens, as it assumes; the
     runs themselves then have no theory."""
     alphas, costs, theory = (numbers(runs[n]) for n in ("alpha", "cost_ratio_time", "theoretical_speedup_full"))
     parts = zip(alphas, costs, efficiencies, theory, strict=True)
     values = [
-        formulas.expected_speedup_full(alpha, setting.gamma, cost, efficiency, 0.0)
+        formulas.expected_speedup_full(alpha, condition.gamma, cost, efficiency, 0.0)
         if np.isfinite([alpha, cost, efficiency, known]).all()
         else np.nan
         for alpha, cost, efficiency, known in parts

@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from specstudy.analysis.bootstrap import Codes, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers, of_setting, rows_of
-from specstudy.setting import Setting
+from specstudy.analysis.join import Tables, frame_of, numbers, of_condition, rows_of
+from specstudy.condition import Condition
 
 Used = NDArray[np.bool_]
 
@@ -66,10 +66,10 @@ def answers(tables: Tables, layers: Layers) -> list[Sequence]:
     return _sequences(decoded, ["prompt_id", "repetition"], layers, prompt_ids(tables))
 
 
-def passes(tables: Tables, layers: Layers, setting: Setting) -> list[Sequence]:
-    """The verifier's passes in the rounds of one setting."""
+def passes(tables: Tables, layers: Layers, condition: Condition) -> list[Sequence]:
+    """The verifier's passes in the rounds of one condition."""
     tokens = frame_of(tables, "routing_tokens")
-    verified = of_setting(tokens[(tokens["source"] == "verify").to_numpy(dtype=bool)], setting)
+    verified = of_condition(tokens[(tokens["source"] == "verify").to_numpy(dtype=bool)], condition)
     return _sequences(verified, ["prompt_id", "repetition", "round"], layers, prompt_ids(tables))
 
 

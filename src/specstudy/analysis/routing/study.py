@@ -13,8 +13,8 @@ from specstudy.analysis.routing.costs import costs_of
 from specstudy.analysis.routing.measures import entropy_measures, layer_measures, outcome_measures
 from specstudy.analysis.routing.sequences import Layers, answers, layers_of, passes, prompt_ids
 from specstudy.analysis.routing.windows import WINDOWS, fit_windows, popularity, window_rows, windows_of
+from specstudy.condition import Condition
 from specstudy.records import RoutingCost, RoutingMeasure, RoutingWindow
-from specstudy.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class RoutingAnalysis:
 def analyze_routing(
     tables: Tables,
     prompts: pd.DataFrame,
-    gammas: Iterable[Setting],
-    primary: Setting | None,
+    gammas: Iterable[Condition],
+    primary: Condition | None,
     settings: AnalysisSettings,
 ) -> RoutingAnalysis | None:
-    """None for a run without routing. `gammas`: the settings whose cost is told; outcomes are told of `primary`."""
+    """None for a run without routing. `gammas`: the conditions whose cost is told; outcomes are told of `primary`."""
     if frame_of(tables, "routing_layers").empty:
         return None
     layers, n_prompts = layers_of(tables), len(prompt_ids(tables))
@@ -60,12 +60,12 @@ def analyze_routing(
         rows += window_rows("decode", width, sequences, popular, fits[width], layers, n_prompts, settings)
     costs: list[RoutingCost] = []
     of_primary = []
-    for setting in gammas:
-        verified, width = passes(tables, layers, setting), setting.gamma + 1
+    for condition in gammas:
+        verified, width = passes(tables, layers, condition), condition.gamma + 1
         full = [s for s in verified if len(s.used) == width]
         rows += window_rows("verify", width, full, popular, None, layers, n_prompts, settings)
-        costs += costs_of(tables, setting, sequences, verified, fits.get(width), layers, settings)
-        if setting == primary:
+        costs += costs_of(tables, condition, sequences, verified, fits.get(width), layers, settings)
+        if condition == primary:
             of_primary = verified
     measures = [
         *layer_measures(tables, sequences, layers, settings),

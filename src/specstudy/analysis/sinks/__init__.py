@@ -1,1 +1,1 @@
-"""Sinks and context health: where attention gathers, what foretells what the answer attends to, which threshold."""
+"""Sinks and context health: where attention gathers, what predicts what the answer attends to, which threshold."""

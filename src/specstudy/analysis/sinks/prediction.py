@@ -1,4 +1,4 @@
-"""How well what is known at prefill foretells what the answer's tokens attend to: rank correlations within prompts."""
+"""How well what is known at prefill predicts what the answer's tokens attend to: rank correlations within prompts."""
 
 from __future__ import annotations
 

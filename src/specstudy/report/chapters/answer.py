@@ -1,4 +1,4 @@
-"""The answer: each link of the chain with its verdict, and what else was found, in plain sentences."""
+"""The answer: each link of the chain with its verdict, and other findings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim, Correlation
-from specstudy.report import words
 from specstudy.report.chapters.chapter import Chapter, Context
+from specstudy.report.narrative import overview
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,15 @@ class Link:
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context:
-    findings = [words.speed_sentence(result), words.reliability_sentence(result), *words.constant_measures(result)]
+    findings = [
+        overview.speed_sentence(result),
+        overview.reliability_sentence(result),
+        *overview.constant_measures(result),
+    ]
     return {
-        "chain": words.chain_sentence(result),
+        "chain": overview.chain_sentence(result),
         "links": _links(result),
-        "findings": [sentence for sentence in (*findings, words.failures_sentence(tables)) if sentence],
+        "findings": [sentence for sentence in (*findings, overview.failures_sentence(tables)) if sentence],
     }
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report import words
 from specstudy.report.chapters.chapter import Chapter, Context
+from specstudy.report.narrative import overview
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -19,8 +19,8 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
 
 
 def _row(result: AnalysisResult, category: str, n: int) -> dict[str, Any]:
-    measures = words.summary_measures(result)
-    cells = {name: words.mean_row(result, measure, category) for name, measure in measures.items()}
+    measures = overview.summary_measures(result)
+    cells = {name: overview.mean_row(result, measure, category) for name, measure in measures.items()}
     return {"category": category, "n": n, "cells": cells}
 
 

@@ -20,7 +20,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
 
 
 def _pairs(result: AnalysisResult) -> list[dict[str, Any]]:
-    """Every pair of the chain at the primary setting: a correlation a subset, Spearman then Pearson."""
+    """Every pair of the chain at the primary condition: a correlation a subset, Spearman then Pearson."""
     return [
         {"x": x, "y": y, "method": method, "cells": [result.find("prompt", s, x, y, method) for s in PARTIAL_SUBSETS]}
         for x, y in chain_pairs({result.primary: result.suffixes[result.primary]} if result.primary else {})

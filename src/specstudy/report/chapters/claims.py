@@ -7,13 +7,13 @@ from typing import Any
 
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report import words
 from specstudy.report.chapters.chapter import Chapter, Context
+from specstudy.report.narrative import overview
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context:
     return {
-        "counts": words.claims_sentence(result),
+        "counts": overview.claims_sentence(result),
         "sources": {declared.id: declared.source for declared in result.declarations},
     }
 

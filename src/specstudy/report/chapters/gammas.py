@@ -17,14 +17,14 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     measures = result.comparison.measures
     errors = result.comparison.theory_errors.dropna(subset="value").sort_values("value").to_dict("records")
     return {
-        "gammas": [setting.gamma for setting in result.gammas],
+        "gammas": [condition.gamma for condition in result.gammas],
         "rows": [
-            (label(name), MEASURES[name].digits, [measures[setting, name] for setting in result.gammas])
+            (label(name), MEASURES[name].digits, [measures[condition, name] for condition in result.gammas])
             for name in measures_in("gammas")
         ],
         "errors": [{**error, "words": label(error["measure"])} for error in errors],
         "nearest": _nearest(errors),
-        "n": max(measures[setting, "alpha"].n for setting in result.gammas),
+        "n": max(measures[condition, "alpha"].n for condition in result.gammas),
     }
 
 

@@ -1,4 +1,4 @@
-"""What happens when one link is moved: versions of prompts against their controls."""
+"""Interventions on one link: versions of prompts against their controls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specstudy.analysis.measures import measures_in, phrase
 from specstudy.analysis.study import AnalysisResult
 from specstudy.analysis.version_effects import PER_DOSE
 from specstudy.report.chapters.chapter import Chapter, Context
-from specstudy.report.intervention_words import arrow_sentences, kind_words
+from specstudy.report.narrative.interventions import kind_words, link_sentences
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -24,7 +24,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     return {
         "n_originals": told.versions["original_id"].nunique(),
         "n_versions": len(told.versions),
-        "arrows": arrow_sentences(told.arrows),
+        "links": link_sentences(told.links),
         "claims": [claim for claim in result.claims if claim.family == "interventions" and claim.verdict != "not_run"],
         "measures": [phrase(name) for name in measured],
         "effects": [
@@ -43,4 +43,4 @@ def _dose_words(dose: int, has_doses: bool) -> str:
     return str(dose) if dose != PER_DOSE else "change per dose" if has_doses else ""
 
 
-CHAPTER = Chapter("interventions", "What happens when one link is moved", context)
+CHAPTER = Chapter("interventions", "Interventions on one link", context)

@@ -1,4 +1,4 @@
-"""The mechanism: what foretells a token's fate, all else equal, and by which path context would act."""
+"""The mechanism: what predicts a token's fate, all else equal, and by which path context would act."""
 
 from __future__ import annotations
 

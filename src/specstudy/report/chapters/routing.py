@@ -8,7 +8,7 @@ from typing import Any
 from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
-from specstudy.report.routing_words import experts_sentence
+from specstudy.report.narrative.routing import experts_sentence
 
 _WORDS = {
     "overlap_with_previous": "overlap with the token before",

@@ -8,8 +8,8 @@ from typing import Any
 from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, phrase
 from specstudy.analysis.study import AnalysisResult
+from specstudy.condition import Condition
 from specstudy.report.chapters.chapter import Chapter, Context
-from specstudy.setting import Setting
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -19,7 +19,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     measures = result.comparison.measures
     return {
         "measures": [phrase(name) for name in ACCEPTANCE_MEASURES],
-        "cells": [(setting, [measures[setting, name] for name in ACCEPTANCE_MEASURES]) for setting in cells],
+        "cells": [(condition, [measures[condition, name] for name in ACCEPTANCE_MEASURES]) for condition in cells],
         "largest": [row for name in ACCEPTANCE_MEASURES if (row := _largest(result, name))],
         "n_pairs": len(cells) * (len(cells) - 1) // 2,
     }
@@ -29,18 +29,18 @@ def _largest(result: AnalysisResult, measure: str) -> dict[str, Any] | None:
     """The pair of cells whose paired difference is largest; None where no pair has one."""
     cells = set(result.samplings)
     known = [
-        (setting, reference, row)
-        for (setting, reference, name), row in result.comparison.differences.items()
-        if name == measure and {setting, reference} <= cells and row.estimate is not None
+        (condition, reference, row)
+        for (condition, reference, name), row in result.comparison.differences.items()
+        if name == measure and {condition, reference} <= cells and row.estimate is not None
     ]
     if not known:
         return None
-    setting, reference, row = max(known, key=lambda pair: abs(pair[2].estimate or 0.0))
-    return {"words": phrase(measure), "cell": _cell(setting), "reference": _cell(reference), "row": row}
+    condition, reference, row = max(known, key=lambda pair: abs(pair[2].estimate or 0.0))
+    return {"words": phrase(measure), "cell": _cell(condition), "reference": _cell(reference), "row": row}
 
 
-def _cell(setting: Setting) -> str:
-    return f"temperature {setting.temperature:g}, top_p {setting.top_p:g}"
+def _cell(condition: Condition) -> str:
+    return f"temperature {condition.temperature:g}, top_p {condition.top_p:g}"
 
 
 CHAPTER = Chapter("sampling", "Temperature and top_p", context)

@@ -1,4 +1,4 @@
-"""Sinks and context health: where attention gathers, what foretells the answer's attention, which threshold."""
+"""Sinks and context health: where attention gathers, what predicts the answer's attention, which threshold."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from specstudy.analysis.join import Tables
 from specstudy.analysis.sinks.positions import Z_MEASURES
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report import sink_words
 from specstudy.report.chapters.chapter import Chapter, Context
+from specstudy.report.narrative import sinks as sink_narrative
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -17,16 +17,16 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     if sinks.positions.empty:
         return None
     return {
-        "findings": sink_words.findings(result),
-        "measures": [sink_words.MEASURE_WORDS[measure] for measure in Z_MEASURES],
+        "findings": sink_narrative.findings(result),
+        "measures": [sink_narrative.MEASURE_WORDS[measure] for measure in Z_MEASURES],
         "roles": _roles(result),
         "predictions": [
-            (sink_words.POSITION_WORDS[r.positions], sink_words.PREDICTOR_WORDS[r.predictor], r)
+            (sink_narrative.POSITION_WORDS[r.positions], sink_narrative.PREDICTOR_WORDS[r.predictor], r)
             for r in sinks.sink_predictions
         ],
-        "sink_tokens": [{"measure": sink_words.MEASURE_WORDS[r.measure], "row": r} for r in sinks.sink_tokens],
+        "sink_tokens": [{"measure": sink_narrative.MEASURE_WORDS[r.measure], "row": r} for r in sinks.sink_tokens],
         "thresholds": [
-            {"measure": sink_words.MEASURE_WORDS[flags.measure], "flags": flags, "health": health}
+            {"measure": sink_narrative.MEASURE_WORDS[flags.measure], "flags": flags, "health": health}
             for flags, health in zip(sinks.sink_thresholds, sinks.health_thresholds, strict=True)
         ],
         "distributions": sinks.context_distributions,
@@ -38,7 +38,7 @@ def _roles(result: AnalysisResult) -> list[dict[str, Any]]:
     """One line a part of the template, with a cell a measure."""
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     for row in result.sinks.sink_roles:
-        line = lines.setdefault((row.place, row.structural_role), {"name": sink_words.role_words(row), "cells": []})
+        line = lines.setdefault((row.place, row.structural_role), {"name": sink_narrative.role_words(row), "cells": []})
         line["cells"].append(row)
     return list(lines.values())
 

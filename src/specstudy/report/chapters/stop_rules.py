@@ -8,9 +8,9 @@ from typing import Any
 from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import measures_in, phrase
 from specstudy.analysis.study import AnalysisResult
+from specstudy.condition import Condition
 from specstudy.report.chapters.chapter import Chapter, Context
 from specstudy.report.figures.stop_rules import fixed_pairs
-from specstudy.setting import Setting
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -19,11 +19,11 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
         return None
     names = measures_in("differences")
     measures, differences = result.comparison.measures, result.comparison.differences
-    shown = sorted({setting for pair in pairs for setting in pair})
+    shown = sorted({condition for pair in pairs for condition in pair})
     bounds = {(row.category, row.measure): row for row in result.entropy_bounds}
     return {
         "measures": [phrase(name) for name in names],
-        "settings": [(s, _drafts(s), [measures[s, name] for name in names]) for s in shown],
+        "conditions": [(s, _drafts(s), [measures[s, name] for name in names]) for s in shown],
         "pairs": [(s, r, _drafts(s), [differences[s, r, name] for name in names]) for s, r in pairs],
         "bounds": [
             (category, bounds[category, "violated_share"], bounds[category, "c95"])
@@ -33,8 +33,8 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     }
 
 
-def _drafts(setting: Setting) -> str:
-    return "fixed length" if setting.stop == "none" else setting.rule
+def _drafts(condition: Condition) -> str:
+    return "fixed length" if condition.stop == "none" else condition.rule
 
 
 CHAPTER = Chapter("stop_rules", "Ending a draft early", context)

@@ -39,7 +39,7 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "acceptance_by_round_index": acceptance.by_round_index,
     "calibration": mechanism.calibration,
     "sinks_by_role": sinks.sinks_by_role,
-    "attention_foretold": attention.attention_foretold,
+    "attention_predicted": attention.attention_predicted,
     "first_token_attention": attention.first_token_attention,
     "thresholds": health.thresholds,
     "soft_health_by_length": health.soft_health_by_length,
@@ -62,66 +62,65 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
 }
 
 CAPTIONS: dict[str, str] = {
-    "attention_to_entropy": "First link: how evenly attention is spread over the prompt, and how unsure the model is "
-    "while it answers. A dot is a prompt; the line is least squares, the band its bootstrap interval over prompts.",
-    "entropy_to_acceptance": "Second link: how unsure the model is, and how much of the draft it accepts (expected "
+    "attention_to_entropy": "First link: how evenly attention is spread over the prompt, against the entropy of the "
+    "answer. A dot is a prompt; the line is least squares, the band its bootstrap interval over prompts.",
+    "entropy_to_acceptance": "Second link: entropy of the answer against acceptance (expected "
     "alpha has the same mean as accepted / tested and far less noise).",
-    "attention_to_acceptance": "Both links at once: the spread of attention at prefill, and acceptance.",
-    "context_measures": "Every context measure against entropy and against acceptance: over all prompts, and with "
-    "category and prompt length held constant. A measure that does not vary can correlate with nothing and is named.",
+    "attention_to_acceptance": "Both links at once: the spread of attention at prefill against acceptance.",
+    "context_measures": "Every context measure against entropy and acceptance: over all prompts, and adjusted for "
+    "category and prompt length. A measure that does not vary has no correlation and is named.",
     "by_category": "Each prompt as a dot; the bar is the mean with its bootstrap interval.",
-    "acceptance_by_draft_entropy": "Token by token, in ten bins of draft entropy: what the two distributions allow on "
-    "the verifier's own text (nothing censored), and what was accepted of the tokens that were tested.",
+    "acceptance_by_draft_entropy": "Token by token, in ten bins of draft entropy: expected acceptance on the "
+    "verifier's own text (nothing censored), and the share of tested tokens that was accepted.",
     "acceptance_by_round_index": "Share of tested tokens accepted, by place in the round. A place is reached only if "
     "all before it were accepted, so later places see the easier stretches of text.",
     "calibration": "Reliability diagrams: tenths of the tested draft tokens by what a predictor says of them, against "
-    "the share that was accepted. Probabilities come from logistic regressions that have not seen the prompt; the "
-    "entropy bound, 1 − √(0.2 H), is taken as it is. On the dashed line what is predicted is what happens.",
+    "the share that was accepted. Probabilities are of logistic regressions on held-out prompts; the entropy "
+    "bound, 1 − √(0.2 H), is used as a probability. Dashed: perfect calibration.",
     "sinks_by_role": "Attention as a robust z-score, by the part a token plays in the template, under three measures. "
     "The first divides by the queries that can see a position, which inflates positions near the end; the second sees "
-    "nothing inside its own window; the third is what the answer's tokens really attend to.",
-    "attention_foretold": "How well what is known at prefill foretells what the answer attends to. A faint dot is a "
-    "prompt, a large one the mean over prompts with its interval. The two measures can be compared only before the "
-    "window. Position alone says how much is nearness; red holds it constant.",
+    "nothing inside its own window; the third is what the answer's tokens attend to.",
+    "attention_predicted": "How well attention at prefill predicts what the answer attends to. A faint dot is a "
+    "prompt, a large one the mean over prompts with its interval. The two measures are comparable only before the "
+    "window. Position alone shows the effect of recency; red holds it constant.",
     "first_token_attention": "Attention that each head pays to position 0, mean over queries and prompts. The "
     "literature's sink rate counts heads over 0.3.",
-    "thresholds": "What a sink threshold would flag, and what becomes of context health. Dashed: the smallest "
+    "thresholds": "What each sink threshold flags, and the context health that follows. Dashed: the smallest "
     "threshold that flags at most 1 % of content positions (the level line); dotted: the one this run used. A share of "
     "none is not drawn. Triangles: the largest score of a prompt with a content sink; every other prompt is at 10.",
     "soft_health_by_length": "The primary context measure against the number of content positions behind it. Grey: "
-    "the same score for positions drawn at random from all prompts, so with as many of them and no other difference.",
-    "context_matrix": "How the measures of context go together. A measure that does not vary has no correlation "
-    "(dash).",
+    "the score of as many positions drawn at random from all prompts.",
+    "context_matrix": "Correlations among context measures. A dash: the measure does not vary.",
     "entropy_trace": "One answer, token by token: entropy of the verifier and of the draft on the same text "
     "(the prompt whose mean entropy is the median).",
-    "reliability": "Split-half reliability (odd against even tokens, stepped up to full length). A correlation of two "
-    "measures cannot exceed the square root of the product of their reliabilities.",
+    "reliability": "Split-half reliability (odd against even tokens, Spearman-Brown corrected). The noise ceiling of a "
+    "correlation is the square root of the product of the two reliabilities.",
     "round_time": "Where the time of a round goes: forward passes of the draft, forward pass of the verifier, and "
     "everything else.",
     "acceptance_by_gamma": "The three acceptance numbers against gamma. Accepted / proposed falls with gamma by "
     "construction; alpha does not.",
     "tokens_by_gamma": "Tokens a round emits, measured, and what the formula, (1 − α^(γ+1)) / (1 − α), expects from "
     "each prompt's alpha if every token is accepted independently of the others. Bars are intervals over prompts.",
-    "breakeven_by_gamma": "From which alpha on drafting pays: the alpha at which the expected speedup is 1. By c alone "
+    "breakeven_by_gamma": "Break-even alpha: where the expected speedup is 1. By c alone "
     "the verifier's wider pass and the overhead are free; by every measured cost they are not. Drafting pays where "
     "the measured alpha lies above the curve.",
     "rule_differences": "Rules that end a draft early, minus drafts of fixed length on the same prompts and random "
-    "numbers: the mean of the differences prompt by prompt, with its interval.",
-    "entropy_bound": "Every token of the verifier's own answers, nothing censored: what the two distributions allow "
+    "numbers: the mean paired difference with its interval.",
+    "entropy_bound": "Every token of the verifier's own answers, nothing censored: expected acceptance "
     "against the draft's entropy, with the bound of the stop rule. The bound is a heuristic, not proven. Acceptance is "
     "between the distributions sampled from, after temperature and top_p; the entropy is at temperature 1.",
     "acceptance_by_sampling": "The three acceptance numbers by temperature and top_p of both models, on the same "
     "prompts and random numbers.",
     "distinct_experts": "Distinct experts that consecutive tokens use, mean over layers. Full verifier passes hold "
     "rejected tokens too. The line across is all experts of a layer.",
-    "bytes_and_clock": "Left: target efficiency if reading weights were all, with the experts that were used, and by "
-    "the clock. Right: by bytes for several sequences verified together, independent of each other; nothing was timed.",
-    "version_effects": "What each kind of alteration changed, prompt by prompt against its control, with the interval "
-    "over prompts; the stronger the colour, the higher the dose. Hollow: what the control itself changed against the "
-    "unaltered version. An effect that only length makes, or that hiding any position makes, would show there.",
+    "bytes_and_clock": "Left: target efficiency if only reading weights cost time, with the experts used, and by the "
+    "clock. Right: by bytes for several sequences verified together, independent of each other; nothing was timed.",
+    "version_effects": "Paired difference of each kind of alteration from its control, with the interval over "
+    "prompts; the stronger the colour, the higher the dose. Hollow: the control against the unaltered version, which "
+    "would show an effect of length, or of hiding any position.",
     "version_pairs": "Every original prompt as a line from the control to the version at the largest dose; the heavy "
     "line is the mean.",
-    "imposed_entropy": "Entropy imposed by the verifier's temperature, and what was accepted of the draft. A thin line "
+    "imposed_entropy": "Entropy imposed by the verifier's temperature, against acceptance. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
     "speedup_by_gamma": "Measured speedup against four theories. mayankpallai 2026 fed accepted / proposed into a "
     "formula that means alpha.",

@@ -47,15 +47,15 @@ def _title(source: str, record: Correlation | None) -> str:
 
 
 def by_round_index(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """Share of tested tokens accepted at each place in the round, one line a setting."""
+    """Share of tested tokens accepted at each place in the round, one line a condition."""
     frame = result.by_round_index
     if frame.empty:
         return None
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
-    for i, (setting, rows) in enumerate(frame.groupby("setting", sort=False)):
+    for i, (condition, rows) in enumerate(frame.groupby("condition", sort=False)):
         shifted = rows.assign(place=rows["index"] + 1 + 0.04 * i)
-        _line(axes, shifted, "place", *SERIES[i % len(SERIES)], f"{setting} (n = {rows['n'].sum()})")
+        _line(axes, shifted, "place", *SERIES[i % len(SERIES)], f"{condition} (n = {rows['n'].sum()})")
     last = int(frame["index"].max()) + 1
     axes.set_xticks(range(1, last + 1))
     axes.set_title(bars_note(result.settings.confidence))

@@ -1,4 +1,4 @@
-"""First-token attention by layer and head, and what foretells the answer's attention."""
+"""First-token attention by layer and head, and what predicts the answer's attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specstudy import formulas
 from specstudy.analysis.join import Tables
 from specstudy.analysis.sinks.prediction import NOTHING, POSITION, RECEIVED, WINDOW, Case
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.sink_words import POSITION_WORDS, PREDICTOR_WORDS
+from specstudy.report.narrative.sinks import POSITION_WORDS, PREDICTOR_WORDS
 from specstudy.report.style import BLUE, INK, LIGHT, VERMILLION, bars_note, new_figure, wrapped
 
 
@@ -49,7 +49,7 @@ _GROUPS = list(dict.fromkeys(positions for _, positions in _ROWS))
 _HELD = {NOTHING: ("as it is", BLUE, "o", -0.16), POSITION: ("position held constant", VERMILLION, "D", 0.16)}
 
 
-def attention_foretold(result: AnalysisResult, tables: Tables) -> Figure | None:
+def attention_predicted(result: AnalysisResult, tables: Tables) -> Figure | None:
     """Rank correlation within each prompt with the attention from the answer's tokens: prompts as dots, means."""
     if not any(row.estimate is not None for row in result.sinks.sink_predictions):
         return None

@@ -84,14 +84,12 @@ def _title(result: AnalysisResult, x: str, y: Key) -> str:
     if overall is None or overall.estimate is None:
         return f"no correlation: {overall.null_reason if overall else 'not measured'}"
     limit = ceiling(result.reliability, x, y)
-    allowed = "" if limit is None else f"; noise allows at most {number(limit)}"
+    allowed = "" if limit is None else f"; noise ceiling {number(limit)}"
     lines = [f"Spearman {_estimate(overall)}, n = {overall.n}{allowed}"]
     inside = result.find("prompt", "given_confounders", x, y)
     if inside is not None and inside.estimate is not None:
-        lines.append(f"category, length and surprise held constant: {_estimate(inside)}")
-    return "\n".join(
-        [*lines, f"in brackets and as a band: {percent(result.settings.confidence)} intervals over prompts"]
-    )
+        lines.append(f"adjusted for category, length and surprisal: {_estimate(inside)}")
+    return "\n".join([*lines, f"brackets and band: {percent(result.settings.confidence)} intervals over prompts"])
 
 
 def _estimate(record: Correlation) -> str:

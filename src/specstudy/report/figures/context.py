@@ -13,7 +13,7 @@ from specstudy.report.style import BLUE, INK, MUTED, PAPER, VERMILLION, bars_not
 
 _SUBSETS = {
     "all": ("all prompts", BLUE, "o", -0.14),
-    "within_category_given_length": ("category and length held constant", VERMILLION, "D", 0.14),
+    "within_category_given_length": ("adjusted for category and length", VERMILLION, "D", 0.14),
 }
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from specstudy.records import SettingDifference, SettingMeasure
+from specstudy.records import ConditionDifference, ConditionMeasure
 
 
 def draw_estimates(
     axes: Axes,
     places: Sequence[float],
-    rows: Sequence[SettingMeasure | SettingDifference],
+    rows: Sequence[ConditionMeasure | ConditionDifference],
     label: str,
     look: tuple[str, str],
     sideways: bool = False,

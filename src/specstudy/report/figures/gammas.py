@@ -38,17 +38,17 @@ def breakeven_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
 
 
 def _by_gamma(result: AnalysisResult, lines: Sequence[str], ylabel: str, is_share: bool = False) -> Figure | None:
-    settings, measures = result.gammas, result.comparison.measures
-    if len(settings) < 2:
+    conditions, measures = result.gammas, result.comparison.measures
+    if len(conditions) < 2:
         return None
     figure = new_figure(6.4, 4.4)
     axes = figure.subplots()
     for place, measure in enumerate(lines):
         shift = 0.04 * (place - (len(lines) - 1) / 2)
-        rows = [measures[setting, measure] for setting in settings]
-        draw_estimates(axes, [setting.gamma + shift for setting in settings], rows, label(measure), look(measure))
-    axes.set_xticks([setting.gamma for setting in settings])
-    n = max(measures[setting, "alpha"].n for setting in settings)
+        rows = [measures[condition, measure] for condition in conditions]
+        draw_estimates(axes, [condition.gamma + shift for condition in conditions], rows, label(measure), look(measure))
+    axes.set_xticks([condition.gamma for condition in conditions])
+    n = max(measures[condition, "alpha"].n for condition in conditions)
     axes.set(xlabel="gamma (tokens proposed in a full round)", ylabel=ylabel)
     axes.set_title(f"n = {n} prompts; {bars_note(result.settings.confidence)}")
     if is_share:

@@ -15,7 +15,7 @@ from specstudy.analysis.measures import CONTEXT_MEASURES, label, phrase
 from specstudy.analysis.sinks.thresholds import FLAGGED_CONTENT_ALLOWED, RECOMMENDED, SWEPT_MEASURES
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import HealthThreshold, SinkThreshold
-from specstudy.report.sink_words import MEASURE_WORDS
+from specstudy.report.narrative.sinks import MEASURE_WORDS
 from specstudy.report.style import (
     BLUE,
     DARK,

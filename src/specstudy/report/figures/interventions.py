@@ -10,15 +10,15 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specstudy.analysis.arrows import control_kinds
 from specstudy.analysis.interventions import Interventions
 from specstudy.analysis.join import Tables
+from specstudy.analysis.links import control_kinds
 from specstudy.analysis.means import mean
 from specstudy.analysis.measures import label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.analysis.version_effects import PER_DOSE
 from specstudy.records import VersionEffect
-from specstudy.report.intervention_words import kind_words
+from specstudy.report.narrative.interventions import kind_words
 from specstudy.report.style import (
     BLUE,
     GREY,

@@ -16,22 +16,22 @@ def acceptance_by_sampling(result: AnalysisResult, tables: Tables) -> Figure | N
     cells = result.samplings
     if len(cells) < 2:
         return None
-    temperatures = sorted({setting.temperature for setting in cells})
+    temperatures = sorted({condition.temperature for condition in cells})
     figure = new_figure(10, 3.9)
     panels = figure.subplots(1, len(ACCEPTANCE_MEASURES), sharey=True)
-    top_ps = sorted({setting.top_p for setting in cells})
+    top_ps = sorted({condition.top_p for condition in cells})
     for axes, measure in zip(panels, ACCEPTANCE_MEASURES, strict=True):
         for place, top_p in enumerate(top_ps):
-            settings = [setting for setting in cells if setting.top_p == top_p]
+            conditions = [condition for condition in cells if condition.top_p == top_p]
             shift = 0.08 * (place - (len(top_ps) - 1) / 2)
-            places = [temperatures.index(setting.temperature) + shift for setting in settings]
-            rows = [result.comparison.measures[setting, measure] for setting in settings]
+            places = [temperatures.index(condition.temperature) + shift for condition in conditions]
+            rows = [result.comparison.measures[condition, measure] for condition in conditions]
             draw_estimates(axes, places, rows, f"top_p {top_p:g}", SERIES[place % len(SERIES)])
         axes.set_xticks(range(len(temperatures)), [f"{temperature:g}" for temperature in temperatures])
         axes.set_xlabel("temperature")
         axes.set_title(wrapped(label(measure), 40))
     panels[0].set(ylabel="acceptance", ylim=(0, 1.02))
-    n = max(result.comparison.measures[setting, "alpha"].n for setting in cells)
+    n = max(result.comparison.measures[condition, "alpha"].n for condition in cells)
     figure.legend(
         *panels[0].get_legend_handles_labels(),
         title=f"n = {n} prompts in each cell; bars: intervals over prompts",

@@ -11,7 +11,7 @@ from specstudy.analysis.join import Tables
 from specstudy.analysis.sinks.positions import Z_MEASURES
 from specstudy.analysis.sinks.roles import WHOLE_PLACE
 from specstudy.analysis.study import AnalysisResult
-from specstudy.report.sink_words import MEASURE_WORDS, role_words
+from specstudy.report.narrative.sinks import MEASURE_WORDS, role_words
 from specstudy.report.style import BLUE, GREY, INK, VERMILLION, new_figure, wrapped
 
 _DOTS_A_ROLE = 250

@@ -22,18 +22,18 @@ _PARTS = {"draft": ORANGE, "verify": BLUE, "overhead": GREY}
 
 
 def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """Mean milliseconds of a round, split into draft, verify and overhead, one bar a setting."""
+    """Mean milliseconds of a round, split into draft, verify and overhead, one bar a condition."""
     frame = result.round_times
     if frame.empty or frame["value"].isna().all():
         return None
-    settings = list(dict.fromkeys(frame["setting"]))
-    figure = new_figure(6.4, 1.3 + 0.5 * len(settings))
+    conditions = list(dict.fromkeys(frame["condition"]))
+    figure = new_figure(6.4, 1.3 + 0.5 * len(conditions))
     axes = figure.subplots()
-    left = np.zeros(len(settings))
+    left = np.zeros(len(conditions))
     for part, color in _PARTS.items():
-        rows = frame[frame["part"] == part].set_index("setting")[["value", "low", "high"]].reindex(settings) * 1000
+        rows = frame[frame["part"] == part].set_index("condition")[["value", "low", "high"]].reindex(conditions) * 1000
         values = rows["value"].to_numpy()
-        axes.barh(range(len(settings)), values, 0.6, left, color=color, label=part)
+        axes.barh(range(len(conditions)), values, 0.6, left, color=color, label=part)
         for place, (start, width) in enumerate(zip(left, values, strict=True)):
             beside = part == "overhead"  # too narrow for its label
             bounds = interval(rows["low"].iloc[place], rows["high"].iloc[place], 1)
@@ -48,7 +48,7 @@ def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
             )
         left = left + np.nan_to_num(values)
     axes.set_xlim(right=1.12 * np.nanmax(left))
-    axes.set_yticks(range(len(settings)), settings)
+    axes.set_yticks(range(len(conditions)), conditions)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("mean time of a round (ms)")

@@ -13,6 +13,7 @@ from specstudy.analysis.entropy_bound import COEFFICIENT, MIN_ENTROPY_NATS, lowe
 from specstudy.analysis.join import Tables, decoded_tokens
 from specstudy.analysis.measures import phrase
 from specstudy.analysis.study import AnalysisResult
+from specstudy.condition import Condition
 from specstudy.records import EntropyBound
 from specstudy.report.figures.estimates import draw_estimates
 from specstudy.report.style import (
@@ -27,7 +28,6 @@ from specstudy.report.style import (
     percent,
     wrapped,
 )
-from specstudy.setting import Setting
 
 _PANELS = ("proposed_per_token", "untested_share", "tokens_per_round", "speedup")
 # Light enough to tell many tokens from few, dark enough to see one.
@@ -39,20 +39,20 @@ def rule_differences(result: AnalysisResult, tables: Tables) -> Figure | None:
     pairs = fixed_pairs(result)
     if not pairs:
         return None
-    rules = list(dict.fromkeys(setting for setting, _ in pairs))
+    rules = list(dict.fromkeys(condition for condition, _ in pairs))
     references = sorted({reference.gamma for _, reference in pairs})
     figure = new_figure(9.6, 1.7 + 0.42 * len(rules) * max(1, len(references) / 2))
     panels = figure.subplots(1, len(_PANELS), sharey=True)
     for axes, measure in zip(panels, _PANELS, strict=True):
         axes.axvline(0, color=INK, linewidth=0.9, linestyle="--")
         for place, gamma in enumerate(references):
-            own = [(setting, reference) for setting, reference in pairs if reference.gamma == gamma]
+            own = [(condition, reference) for condition, reference in pairs if reference.gamma == gamma]
             shift = 0.24 * (place - (len(references) - 1) / 2)
             rows = [result.comparison.differences[*pair, measure] for pair in own]
-            places = [rules.index(setting) + shift for setting, _ in own]
+            places = [rules.index(condition) + shift for condition, _ in own]
             draw_estimates(axes, places, rows, f"minus fixed gamma {gamma}", SERIES[place % len(SERIES)], sideways=True)
         axes.set_xlabel(wrapped(phrase(measure), 20))
-    panels[0].set_yticks(range(len(rules)), [f"{setting.rule}, gamma {setting.gamma}" for setting in rules])
+    panels[0].set_yticks(range(len(rules)), [f"{condition.rule}, gamma {condition.gamma}" for condition in rules])
     panels[0].set_ylim(len(rules) - 0.4, -0.6)
     n = max(result.comparison.differences[*pair, "alpha"].n for pair in pairs)
     note = f"difference, prompt by prompt; n = {n} prompts; {bars_note(result.settings.confidence)}"
@@ -61,9 +61,9 @@ def rule_differences(result: AnalysisResult, tables: Tables) -> Figure | None:
     return figure
 
 
-def fixed_pairs(result: AnalysisResult) -> list[tuple[Setting, Setting]]:
+def fixed_pairs(result: AnalysisResult) -> list[tuple[Condition, Condition]]:
     """Every (rule, fixed gamma) that the run can compare: a rule and the drafts that nothing stops."""
-    pairs = dict.fromkeys((setting, reference) for setting, reference, _ in result.comparison.differences)
+    pairs = dict.fromkeys((condition, reference) for condition, reference, _ in result.comparison.differences)
     return [(s, r) for s, r in pairs if s.stop != "none" and r.stop == "none"]
 
 

@@ -22,19 +22,19 @@ def _measure_routing_unit(pair: Pair, config: StudyConfig, unit: Unit) -> Record
     seed_id, repetition = unit.prompt.seed_id, unit.repetition or 0
     with altered(pair, unit.rendered, config.seed):
         # The random numbers of the other stages, so that these are the texts that those have measured.
-        if unit.setting is None:
+        if unit.condition is None:
             settings = generation_settings(decode_settings(pair, config), unit.prompt)
             rng = uniforms(config.seed, "decode", seed_id, repetition)
             return measure_decode_routing(pair, unit.rendered, settings, repetition, rng)
-        speculation = speculation_settings(pair, config, unit.setting)
+        speculation = speculation_settings(pair, config, unit.condition)
         speculation = replace(speculation, generation=generation_settings(speculation.generation, unit.prompt))
-        rng = uniforms(config.seed, "speculate", seed_id, unit.setting.gamma, repetition)
+        rng = uniforms(config.seed, "speculate", seed_id, unit.condition.gamma, repetition)
         return measure_round_routing(pair, unit.rendered, speculation, repetition, rng)
 
 
 ROUTING = Stage(
     name="routing",
     units=lambda config, rendered: [*DECODE.units(config, rendered), *SPECULATE.units(config, rendered)],
-    settings=lambda config, unit: (SPECULATE if unit.setting else DECODE).settings(config, unit),
+    settings=lambda config, unit: (SPECULATE if unit.condition else DECODE).settings(config, unit),
     measure=_measure_routing_unit,
 )

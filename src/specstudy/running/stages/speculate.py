@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from specstudy.condition import Condition
 from specstudy.config import StudyConfig
 from specstudy.running.stage import Records, Stage, Unit
-from specstudy.setting import Setting
 
 if TYPE_CHECKING:
     from specstudy.measure.speculation_records import SpeculationSettings
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from specstudy.prompts.prompt import RenderedPrompt
 
 
-def speculation_settings(pair: Pair, config: StudyConfig, setting: Setting) -> SpeculationSettings:
-    """How one setting of the configuration is speculated with."""
+def speculation_settings(pair: Pair, config: StudyConfig, condition: Condition) -> SpeculationSettings:
+    """How one condition of the configuration is speculated with."""
     from specstudy.measure.decode import GenerationSettings
     from specstudy.measure.sampling import Warp
     from specstudy.measure.speculation_records import SpeculationSettings
 
     return SpeculationSettings(
         generation=GenerationSettings(
-            warp=Warp(setting.temperature, setting.top_p),
+            warp=Warp(condition.temperature, condition.top_p),
             max_new_tokens=config.decode.max_new_tokens,
             eos_ids=pair.eos_ids,
             n_candidates=config.decode.recorded_candidates,
         ),
-        gamma=setting.gamma,
-        proposer=setting.proposer,
-        stop=setting.stop,
-        stop_threshold=setting.stop_threshold,
+        gamma=condition.gamma,
+        proposer=condition.proposer,
+        stop=condition.stop,
+        stop_threshold=condition.stop_threshold,
         exit_layers=config.spec.exit_layers,
         lookup_tokens=config.spec.lookup_tokens,
         baseline=config.spec.baseline,
@@ -44,9 +44,9 @@ def _measure_speculation_unit(pair: Pair, config: StudyConfig, unit: Unit) -> Re
     from specstudy.measure.speculation_records import measure_speculation
     from specstudy.seeds import uniforms
 
-    assert unit.setting is not None
+    assert unit.condition is not None
     assert unit.repetition is not None
-    settings, seed_id = speculation_settings(pair, config, unit.setting), unit.prompt.seed_id
+    settings, seed_id = speculation_settings(pair, config, unit.condition), unit.prompt.seed_id
     settings = replace(settings, generation=generation_settings(settings.generation, unit.prompt))
     with altered(pair, unit.rendered, config.seed):
         return measure_speculation(
@@ -54,8 +54,8 @@ def _measure_speculation_unit(pair: Pair, config: StudyConfig, unit: Unit) -> Re
             unit.rendered,
             settings,
             unit.repetition,
-            # Proposer, stop rule and sampling are no part of the seed: settings are compared on the same numbers.
-            rng=uniforms(config.seed, "speculate", seed_id, unit.setting.gamma, unit.repetition),
+            # Proposer, stop rule and sampling are no part of the seed: conditions are compared on the same numbers.
+            rng=uniforms(config.seed, "speculate", seed_id, unit.condition.gamma, unit.repetition),
             # The verifier alone repeats the decode stage's answer, so that both stages time the same text.
             baseline_rng=uniforms(config.seed, "decode", seed_id, unit.repetition),
         )
@@ -65,7 +65,7 @@ CHECKED_PROMPTS = 2
 
 
 def _check_speculation(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedPrompt]) -> dict[str, Any]:
-    """The engine's self-check with every setting in use, on the shortest prompts of different categories and as far as
+    """The engine's self-check at every condition, on the shortest prompts of different categories and as far as
     the longest text goes; then for each way in which versions of prompts alter the models."""
     from specstudy.measure.checked_texts import far_prompts
     from specstudy.measure.self_check import run_self_check
@@ -80,7 +80,7 @@ def _check_speculation(pair: Pair, config: StudyConfig, rendered: Sequence[Rende
     report = run_self_check(
         pair,
         [*near, *(prompt for prompt in far if prompt not in near)],
-        [speculation_settings(pair, config, setting) for setting in config.spec.settings],
+        [speculation_settings(pair, config, condition) for condition in config.spec.conditions],
         lambda index: uniforms(config.seed, "self-check", index),
     ).report()
     altered = _check_altered(pair, config, by_length)
@@ -110,10 +110,10 @@ def _check_altered(pair: Pair, config: StudyConfig, rendered: Sequence[RenderedP
 
 
 def _settings_in_key(config: StudyConfig, unit: Unit) -> dict[str, object]:
-    assert unit.setting is not None
-    proposer = unit.setting.proposer
+    assert unit.condition is not None
+    proposer = unit.condition.proposer
     return {
-        **asdict(unit.setting),  # a temperature of the prompt's version is part of the prompt
+        **asdict(unit.condition),  # a temperature of the prompt's version is part of the prompt
         "exit_layers": config.spec.exit_layers if proposer == "early_exit" else None,
         "lookup_tokens": config.spec.lookup_tokens if proposer == "prompt_lookup" else None,
         "baseline": config.spec.baseline,
@@ -125,8 +125,8 @@ def _settings_in_key(config: StudyConfig, unit: Unit) -> dict[str, object]:
 SPECULATE = Stage(
     name="speculate",
     units=lambda config, rendered: [
-        Unit(rendered, setting, repetition)
-        for setting in config.spec.settings
+        Unit(rendered, condition, repetition)
+        for condition in config.spec.conditions
         for repetition in range(config.spec.repetitions)
     ],
     settings=_settings_in_key,

@@ -1,4 +1,4 @@
-"""The settings of a run side by side: each measure over prompts, and paired differences between settings.
+"""The conditions of a run side by side: each measure over prompts, and paired differences between conditions.
 
 Theory is only asked about drafts of gamma tokens: where a run has no theory of its own, because a stop rule or prompt
 lookup makes drafts shorter, none is made up here.
@@ -16,64 +16,68 @@ import pandas as pd
 
 from specstudy import formulas
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers, of_setting, series_theory
+from specstudy.analysis.join import Tables, frame_of, numbers, of_condition, series_theory
 from specstudy.analysis.means import estimate_frame, mean, nested_mean, numbered
-from specstudy.analysis.measures import SETTING_KEYS, THEORIES, measures_in
-from specstudy.records import SettingDifference, SettingMeasure
-from specstudy.setting import Setting
+from specstudy.analysis.measures import CONDITION_KEYS, THEORIES, measures_in
+from specstudy.condition import Condition
+from specstudy.records import ConditionDifference, ConditionMeasure
 
-# Two settings are compared if all that they differ in lies in one of these.
+# Two conditions are compared if all that they differ in lies in one of these.
 _COMPARED_KEYS = ({"gamma", "stop", "stop_threshold"}, {"proposer"}, {"temperature", "top_p"})
 
 
 @dataclass(frozen=True)
-class SettingComparison:
-    """`measures`, `differences`: rows of `setting_measures` and `setting_differences`, by the setting (and what is
-    subtracted) and the measure. `theory_errors`: how far each theory lies from the clock, |theory - speedup| over
-    prompts and gammas (measure, n, value, low, high, null_reason)."""
+class ConditionComparison:
+    """`measures`, `differences`: rows of `condition_measures` and `condition_differences`, by condition (and reference)
+    and measure. `theory_errors`: absolute error of each theory, |theory - speedup| over prompts and gammas (measure,
+    n, value, low, high, null_reason)."""
 
-    measures: dict[tuple[Setting, str], SettingMeasure]
-    differences: dict[tuple[Setting, Setting, str], SettingDifference]
+    measures: dict[tuple[Condition, str], ConditionMeasure]
+    differences: dict[tuple[Condition, Condition, str], ConditionDifference]
     theory_errors: pd.DataFrame
 
 
-def compare_settings(
-    tables: Tables, suffixes: Mapping[Setting, str], gammas: list[Setting], settings: AnalysisSettings
-) -> SettingComparison:
-    """Everything about the settings in `suffixes`; `gammas` are those on which the theories are judged together."""
-    values = {setting: setting_values(tables, setting) for setting in suffixes}
-    return SettingComparison(
-        {(setting, row.measure): row for setting in suffixes for row in _measures(setting, values[setting], settings)},
+def compare_conditions(
+    tables: Tables, suffixes: Mapping[Condition, str], gammas: list[Condition], settings: AnalysisSettings
+) -> ConditionComparison:
+    """Everything about the conditions in `suffixes`; `gammas` are those on which the theories are judged together."""
+    values = {condition: condition_values(tables, condition) for condition in suffixes}
+    return ConditionComparison(
         {
-            (setting, reference, row.measure): row
-            for setting, reference in comparable_pairs(list(suffixes))
-            for row in _differences(setting, reference, values, settings)
+            (condition, row.measure): row
+            for condition in suffixes
+            for row in _measures(condition, values[condition], settings)
         },
-        _theory_errors([values[setting] for setting in gammas], settings),
+        {
+            (condition, reference, row.measure): row
+            for condition, reference in comparable_pairs(list(suffixes))
+            for row in _differences(condition, reference, values, settings)
+        },
+        _theory_errors([values[condition] for condition in gammas], settings),
     )
 
 
-def comparable_pairs(settings: list[Setting]) -> list[tuple[Setting, Setting]]:
-    """Every pair (setting, reference) worth comparing: it differs in gamma and stop rule only, in the proposer only, or
-    in how it samples only. What does not stop early, and what the draft model drafts, is the reference."""
-    ordered = sorted(settings, key=lambda s: (s.stop != "none", s.proposer != "model", s))
+def comparable_pairs(conditions: list[Condition]) -> list[tuple[Condition, Condition]]:
+    """Every pair (condition, reference) that differs in gamma and stop rule only, in the proposer only, or in sampling
+    only. What does not stop early, and what the draft model drafts, is the reference."""
+    ordered = sorted(conditions, key=lambda s: (s.stop != "none", s.proposer != "model", s))
     pairs = []
-    for reference, setting in combinations(ordered, 2):
-        differing = {key for key in SETTING_KEYS if getattr(setting, key) != getattr(reference, key)}
+    for reference, condition in combinations(ordered, 2):
+        differing = {key for key in CONDITION_KEYS if getattr(condition, key) != getattr(reference, key)}
         if any(differing <= keys for keys in _COMPARED_KEYS):
-            pairs.append((setting, reference))
+            pairs.append((condition, reference))
     return pairs
 
 
-def setting_values(tables: Tables, setting: Setting) -> pd.DataFrame:
-    """One row a prompt: every measure at one setting, repetitions averaged first, NaN where it is not defined."""
-    runs = of_setting(frame_of(tables, "spec_runs"), setting)
+def condition_values(tables: Tables, condition: Condition) -> pd.DataFrame:
+    """One row a prompt: every measure at one condition, repetitions averaged first, NaN where it is not defined."""
+    runs = of_condition(frame_of(tables, "spec_runs"), condition)
     stored = dict.fromkeys(measures_in("gammas", "spec_runs") + measures_in("differences", "spec_runs"))
     columns: dict[str, Floats] = {name: numbers(runs[name]) for name in stored}
-    columns["theoretical_speedup_acceptance_rate"] = series_theory(runs, setting.gamma)
+    columns["theoretical_speedup_acceptance_rate"] = series_theory(runs, condition.gamma)
     applies = np.isfinite(columns["theoretical_speedup_flops"])
     columns["tokens_per_round_expected"] = _elementwise(
-        lambda alpha: formulas.expected_tokens_per_round(alpha, setting.gamma),
+        lambda alpha: formulas.expected_tokens_per_round(alpha, condition.gamma),
         np.where(applies, columns["alpha"], np.nan),
     )
     proposed, tested, tokens = (numbers(runs[name]) for name in ("n_proposed", "n_tested", "n_tokens"))
@@ -83,10 +87,10 @@ def setting_values(tables: Tables, setting: Setting) -> pd.DataFrame:
     # What a round costs in steps of the verifier, taken back out of what theory made of it.
     full_cost = columns["tokens_per_round_expected"] / columns["theoretical_speedup_full"]
     costs = {"flops": columns["cost_ratio_flops"], "time": columns["cost_ratio_time"]}
-    costs["full"] = (full_cost - 1.0) / setting.gamma
+    costs["full"] = (full_cost - 1.0) / condition.gamma
     columns |= {
         f"breakeven_alpha_{name}": _elementwise(
-            lambda cost: formulas.breakeven_alpha(setting.gamma, max(cost, 0.0)), np.where(applies, cost, np.nan)
+            lambda cost: formulas.breakeven_alpha(condition.gamma, max(cost, 0.0)), np.where(applies, cost, np.nan)
         )
         for name, cost in costs.items()
     }
@@ -100,28 +104,28 @@ def _elementwise(function: Callable[[float], float | None], values: Floats) -> F
     return np.array([np.nan if result is None else result for result in results], dtype=np.float64)
 
 
-def _measures(setting: Setting, values: pd.DataFrame, settings: AnalysisSettings) -> Iterator[SettingMeasure]:
+def _measures(condition: Condition, values: pd.DataFrame, settings: AnalysisSettings) -> Iterator[ConditionMeasure]:
     for name in map(str, values):
         estimate = mean(values[name].to_numpy(), settings)
         n_lost = int(values["cost_ratio_flops"].notna().sum()) - estimate.n
         if name.startswith("breakeven_alpha") and estimate.n and n_lost:
             # A mean over the prompts where drafting can pay would hide those where it cannot.
             estimate = Estimate(estimate.n, null_reason=f"even alpha = 1 does not pay on {n_lost} prompts")
-        yield SettingMeasure(**asdict(setting), measure=name, **_told(estimate))
+        yield ConditionMeasure(**asdict(condition), measure=name, **_told(estimate))
 
 
 def _differences(
-    setting: Setting, reference: Setting, values: Mapping[Setting, pd.DataFrame], settings: AnalysisSettings
-) -> Iterator[SettingDifference]:
-    ours, theirs = values[setting].align(values[reference], join="inner", axis=0)
+    condition: Condition, reference: Condition, values: Mapping[Condition, pd.DataFrame], settings: AnalysisSettings
+) -> Iterator[ConditionDifference]:
+    ours, theirs = values[condition].align(values[reference], join="inner", axis=0)
     subtracted: dict[str, Any] = {f"reference_{key}": value for key, value in asdict(reference).items()}
     for name in measures_in("differences"):
         estimate = mean((ours[name] - theirs[name]).to_numpy(), settings)
-        yield SettingDifference(**asdict(setting), **subtracted, measure=name, **_told(estimate))
+        yield ConditionDifference(**asdict(condition), **subtracted, measure=name, **_told(estimate))
 
 
 def _told(estimate: Estimate) -> dict[str, Any]:
-    reason = estimate.null_reason if estimate.n else "not defined at this setting"
+    reason = estimate.null_reason if estimate.n else "not defined at this condition"
     return {"n": estimate.n, **estimate.columns(), "null_reason": reason}
 
 

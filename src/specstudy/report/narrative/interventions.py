@@ -1,11 +1,11 @@
-"""What followed when one link was moved, in plain sentences."""
+"""The effects of an intervention on one link, in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from specstudy.analysis.measures import phrase
-from specstudy.records import ArrowVerdict
+from specstudy.records import LinkVerdict
 from specstudy.report.style import interval, number
 
 KINDS = {
@@ -36,43 +36,43 @@ def kind_words(kind: str, dose: int = 0) -> str:
     return f"{words}, dose {dose}" if dose else words
 
 
-def arrow_sentences(arrows: Iterable[ArrowVerdict]) -> dict[str, list[str]]:
-    """The sentences about each arrow of the chain, in the order of the rows."""
+def link_sentences(links: Iterable[LinkVerdict]) -> dict[str, list[str]]:
+    """The sentences about each link of the chain, in the order of the rows."""
     told: dict[str, list[str]] = {}
-    for row in arrows:
-        told.setdefault(row.arrow, []).append(arrow_sentence(row))
+    for row in links:
+        told.setdefault(row.link, []).append(link_sentence(row))
     return told
 
 
-def arrow_sentence(row: ArrowVerdict) -> str:
-    """What moved, what followed by how much, what the control did, and how that agrees with the chain."""
+def link_sentence(row: LinkVerdict) -> str:
+    """What changed at both ends of the link, what the control did, and how that agrees with the claim."""
     words = kind_words(row.kind, row.dose)
     begun = f"{words[0].upper()}{words[1:]}"
     watched = phrase(row.watched)
-    followed = f"{watched} {_change(row.watched_difference, row.watched_ci_low, row.watched_ci_high)}"
+    followed = f"{watched} changed {_change(row.watched_difference, row.watched_ci_low, row.watched_ci_high)}"
     if row.reading == "not_measured":
-        return f"{begun}: not answered, for want of prompts that have {watched}."
+        return f"{begun}: not answered: {watched} was not measured on enough prompts."
     if row.moved:
         moved = _change(row.moved_difference, row.moved_ci_low, row.moved_ci_high)
         if row.reading == "not_moved":
-            return f"{begun}: did not clearly move {phrase(row.moved)} ({moved}), so it tells nothing of this arrow."
-        begun = f"{begun}: moved {phrase(row.moved)} {moved};"
+            return f"{begun}: did not significantly change {phrase(row.moved)} ({moved}), so this link is not tested."
+        begun = f"{begun}: changed {phrase(row.moved)} {moved};"
     else:
         begun = f"{begun}:"
     verdicts = {
-        "as_claimed": f"{followed}, as the chain claims",
-        "other_way": f"{followed}, against what the chain claims",
-        "not_shown": f"{watched} was not shown to follow ({_change(*_of_watched(row))})",
+        "as_claimed": f"{followed}, as claimed",
+        "other_way": f"{followed}, opposite to the claim",
+        "not_shown": f"{watched} did not significantly change ({_change(*_of_watched(row))})",
     }
-    control = "" if row.control_difference is None else f"; the control moved it {_change(*_of_control(row))}"
+    control = "" if row.control_difference is None else f"; the control changed it {_change(*_of_control(row))}"
     return f"{begun} {verdicts[row.reading]}{control} (n = {row.n} prompts)."
 
 
-def _of_watched(row: ArrowVerdict) -> tuple[float | None, float | None, float | None]:
+def _of_watched(row: LinkVerdict) -> tuple[float | None, float | None, float | None]:
     return row.watched_difference, row.watched_ci_low, row.watched_ci_high
 
 
-def _of_control(row: ArrowVerdict) -> tuple[float | None, float | None, float | None]:
+def _of_control(row: LinkVerdict) -> tuple[float | None, float | None, float | None]:
     return row.control_difference, row.control_ci_low, row.control_ci_high
 
 

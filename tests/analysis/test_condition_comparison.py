@@ -10,24 +10,24 @@ import pytest
 from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.measures import measures_in, setting_suffixes
-from specstudy.analysis.setting_comparison import (
-    SettingComparison,
+from specstudy.analysis.condition_comparison import (
+    ConditionComparison,
     comparable_pairs,
-    compare_settings,
-    setting_values,
+    compare_conditions,
+    condition_values,
 )
+from specstudy.analysis.measures import condition_suffixes, measures_in
 from specstudy.analysis.study import analyze
-from specstudy.setting import Setting
+from specstudy.condition import Condition
 from specstudy.tables.schema import check_unique, to_table
 
 FAST = AnalysisSettings(bootstrap_samples=300)
-FIXED = Setting(4, "model", "none", 0.7, 0.9)
+FIXED = Condition(4, "model", "none", 0.7, 0.9)
 STOPPED = replace(FIXED, stop="entropy", stop_threshold=0.2)
 
 
-def compared(tables: dict[str, pd.DataFrame], *settings: Setting) -> SettingComparison:
-    return compare_settings(tables, setting_suffixes(list(settings)), list(settings), FAST)
+def compared(tables: dict[str, pd.DataFrame], *conditions: Condition) -> ConditionComparison:
+    return compare_conditions(tables, condition_suffixes(list(conditions)), list(conditions), FAST)
 
 
 def one_run(**changes: object) -> dict[str, pd.DataFrame]:
@@ -38,7 +38,7 @@ def one_run(**changes: object) -> dict[str, pd.DataFrame]:
 
 
 def test_derived_measures_by_hand() -> None:
-    values = setting_values(one_run(), replace(FIXED, gamma=2)).iloc[0]
+    values = condition_values(one_run(), replace(FIXED, gamma=2)).iloc[0]
     assert values["tokens_per_round_expected"] == 1.75
     assert values["proposed_per_token"] == 1.25
     assert values["untested_share"] == 0.4
@@ -53,7 +53,7 @@ def test_derived_measures_by_hand() -> None:
 
 def test_without_drafts_there_are_no_rates() -> None:
     nothing = one_run(n_proposed=0, n_tested=0, alpha=np.nan, acceptance_rate=np.nan, theoretical_speedup_flops=np.nan)
-    values = setting_values(nothing, replace(FIXED, gamma=2)).iloc[0]
+    values = condition_values(nothing, replace(FIXED, gamma=2)).iloc[0]
     assert values["proposed_per_token"] == 0
     undefined = ["untested_share", "alpha", "tokens_per_round_expected", "breakeven_alpha_flops"]
     assert values[undefined].isna().all()
@@ -68,7 +68,9 @@ def test_a_break_even_that_some_prompts_never_reach_has_no_mean() -> None:
 
 
 def test_drafts_that_may_be_shorter_have_no_theory() -> None:
-    found = compared(make_tables(Plan(n_per_category=2, n_answer_tokens=8, settings=(FIXED, STOPPED))), FIXED, STOPPED)
+    found = compared(
+        make_tables(Plan(n_per_category=2, n_answer_tokens=8, conditions=(FIXED, STOPPED))), FIXED, STOPPED
+    )
     theories = ("tokens_per_round_expected", "theoretical_speedup_acceptance_rate", "breakeven_alpha_flops")
     assert all(found.measures[STOPPED, name].estimate is None for name in theories)
     assert all(found.measures[STOPPED, name].null_reason for name in theories)
@@ -100,7 +102,7 @@ def test_settings_are_compared_if_they_differ_in_one_thing() -> None:
 
 
 def test_a_planted_difference_is_found_prompt_by_prompt() -> None:
-    tables = make_tables(Plan(n_per_category=4, n_answer_tokens=8, settings=(FIXED, STOPPED)))
+    tables = make_tables(Plan(n_per_category=4, n_answer_tokens=8, conditions=(FIXED, STOPPED)))
     runs = tables["spec_runs"]
     fixed = runs[runs["stop"] == "none"].sort_values("prompt_id", ignore_index=True)
     # Prompts differ far more from each other than the rule changes any of them: only pairing shows it.
@@ -118,14 +120,14 @@ def test_a_planted_difference_is_found_prompt_by_prompt() -> None:
 @pytest.mark.parametrize(("effect", "found"), [(0.0, False), (-1.5, True)])
 def test_an_effect_of_temperature_is_found_where_there_is_one(effect: float, found: bool) -> None:
     hot = replace(FIXED, temperature=1.0)
-    plan = Plan(n_per_category=5, n_answer_tokens=64, settings=(FIXED, hot), temperature_effect=effect)
+    plan = Plan(n_per_category=5, n_answer_tokens=64, conditions=(FIXED, hot), temperature_effect=effect)
     row = compared(make_tables(plan), FIXED, hot).differences[hot, FIXED, "alpha_expected"]
     assert (row.ci_high < 0) == found
     assert row.ci_low < 0
 
 
 def test_a_rule_saves_drafts_and_untested_tokens() -> None:
-    found = compared(make_tables(Plan(n_per_category=3, settings=(FIXED, STOPPED))), FIXED, STOPPED)
+    found = compared(make_tables(Plan(n_per_category=3, conditions=(FIXED, STOPPED))), FIXED, STOPPED)
     for name in ("proposed_per_token", "untested_share"):
         assert found.differences[STOPPED, FIXED, name].ci_high < 0
 
@@ -134,7 +136,7 @@ def test_the_theory_that_agrees_with_the_clock_is_the_nearest() -> None:
     # In the made-up tables every theory is a fixed multiple of the measured speedup.
     result = analyze(make_tables(Plan(n_per_category=3, n_answer_tokens=12, gammas=(2, 4))), FAST)
     errors = result.comparison.theory_errors.set_index("measure")
-    speedups = result.prompts[[result.at("speedup", setting) for setting in result.gammas]].to_numpy().mean()
+    speedups = result.prompts[[result.at("speedup", condition) for condition in result.gammas]].to_numpy().mean()
     assert errors.loc["theoretical_speedup_full", "value"] == pytest.approx(0.05 * speedups)
     assert errors.loc["theoretical_speedup_flops", "value"] == pytest.approx(0.3 * speedups)
     assert errors["value"].idxmin() == "theoretical_speedup_full"
@@ -142,11 +144,11 @@ def test_the_theory_that_agrees_with_the_clock_is_the_nearest() -> None:
 
 
 def test_the_rows_fit_their_tables() -> None:
-    settings = (FIXED, STOPPED, replace(FIXED, gamma=8), replace(FIXED, temperature=1.0))
-    result = analyze(make_tables(Plan(n_per_category=1, n_answer_tokens=8, settings=settings)), FAST)
+    conditions = (FIXED, STOPPED, replace(FIXED, gamma=8), replace(FIXED, temperature=1.0))
+    result = analyze(make_tables(Plan(n_per_category=1, n_answer_tokens=8, conditions=conditions)), FAST)
     for name, rows in (
-        ("setting_measures", [*result.comparison.measures.values()]),
-        ("setting_differences", [*result.comparison.differences.values()]),
+        ("condition_measures", [*result.comparison.measures.values()]),
+        ("condition_differences", [*result.comparison.differences.values()]),
         ("entropy_bound", result.entropy_bounds),
     ):
         table = to_table(name, rows)

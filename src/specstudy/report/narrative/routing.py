@@ -1,4 +1,4 @@
-"""What a mixture of experts did, in a sentence."""
+"""Experts used and their cost, in a sentence."""
 
 from __future__ import annotations
 

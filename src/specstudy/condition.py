@@ -1,4 +1,4 @@
-"""One way of speculating. A configuration lists several values; each combination of them is one setting."""
+"""One way of speculating. A configuration lists several values; each combination of them is one condition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, order=True)
-class Setting:
+class Condition:
     """The keys that the spec tables carry; `stop_threshold` is None where nothing ends a draft early."""
 
     gamma: int
@@ -22,5 +22,5 @@ class Setting:
         return self.stop if self.stop_threshold is None else f"{self.stop} {self.stop_threshold:g}"
 
 
-STUDY_SETTING = Setting(gamma=4, proposer="model", stop="none", temperature=0.7, top_p=0.9)
+STUDY_CONDITION = Condition(gamma=4, proposer="model", stop="none", temperature=0.7, top_p=0.9)
 """What a study runs unless told otherwise."""

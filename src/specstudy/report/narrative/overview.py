@@ -1,4 +1,4 @@
-"""What was found, in plain sentences that the page and the terminal share."""
+"""The findings in sentences that the page and the terminal share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 import pandas as pd
 
 from specstudy.analysis.join import Tables, frame_of
-from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, Key, label, measures_in, setting_name, short
+from specstudy.analysis.measures import (
+    CONTEXT_MEASURES,
+    ENTROPY_MEASURE,
+    Key,
+    condition_name,
+    label,
+    measures_in,
+    short,
+)
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim
 from specstudy.report.style import interval, number, percent
@@ -25,7 +33,7 @@ FAILURES_NAMED = 5
 
 
 def summary_measures(result: AnalysisResult) -> dict[str, Key]:
-    """Measures of the summary by their short names, those of the primary setting, as far as they were measured."""
+    """Measures of the summary by their short names, those of the primary condition, as far as they were measured."""
     named = {short(m): result.key(m) for m in measures_in("summary")}
     return {words: key for words, key in named.items() if key in result.prompts and result.prompts[key].notna().any()}
 
@@ -54,8 +62,8 @@ def _counts(claims: list[Claim]) -> str:
 
 
 def verdict_words(claim: Claim) -> str:
-    """A verdict for people. What is contradicted by an effect all of whose interval lies within the margin is not
-    turned round but smaller than claimed."""
+    """A verdict for people. A contradicted claim whose whole interval lies within the margin has no effect of the
+    opposite sign but one smaller than claimed."""
     ends = claim.ci_low, claim.ci_high
     within = all(end is not None and abs(end - claim.reference) < claim.margin for end in ends)
     is_smaller = claim.verdict == "contradicted" and claim.direction != "equivalent" and within
@@ -63,15 +71,17 @@ def verdict_words(claim: Claim) -> str:
 
 
 def speed_sentence(result: AnalysisResult) -> str:
-    """The primary setting's speedup, said plainly: above 1, below 1, or not told apart from it."""
+    """The primary condition's speedup, above 1, below 1, or not significantly different."""
     row = mean_row(result, result.at("speedup")) if result.primary else None
     if row is None or result.primary is None:
         return "Speculative decoding was not measured."
-    where = f"At {setting_name(result.primary, result.suffixes)}"
+    where = f"At {condition_name(result.primary, result.suffixes)}"
     bounds = interval(row["low"], row["high"])
     if not bounds:
         return f"{where} the mean speedup is {number(row['value'])} over {row['n']} prompts (no interval)."
-    reading = "faster than" if row["low"] > 1 else "slower than" if row["high"] < 1 else "not clearly different from"
+    reading = (
+        "faster than" if row["low"] > 1 else "slower than" if row["high"] < 1 else "not significantly different from"
+    )
     return (
         f"{where} speculative decoding is {reading} the verifier alone: mean speedup {number(row['value'])} "
         f"({percent(result.settings.confidence)} interval {bounds}, {row['n']} prompts)."
@@ -79,24 +89,24 @@ def speed_sentence(result: AnalysisResult) -> str:
 
 
 def reliability_sentence(result: AnalysisResult) -> str:
-    """The split-half reliabilities at the primary setting; empty where none is known."""
+    """The split-half reliabilities at the primary condition; empty where none is known."""
     known = dict(zip(result.reliability["measure"], result.reliability["value"], strict=True))
     parts = [
         f"{name.removesuffix(' (bits)')} {number(known[m])}"
         for name, m in summary_measures(result).items()
         if m in known
     ]
-    return f"Reliability (odd against even tokens): {', '.join(parts)}." if parts else ""
+    return f"Split-half reliability (odd against even tokens): {', '.join(parts)}." if parts else ""
 
 
 def constant_measures(result: AnalysisResult) -> list[str]:
-    """A sentence for each context measure that does not vary and so can correlate with nothing."""
+    """A sentence for each context measure that does not vary, so that no correlation is defined."""
     sentences = []
     for x in CONTEXT_MEASURES:
         record = result.find("prompt", "all", x, ENTROPY_MEASURE)
         if record and record.null_reason and record.null_reason.startswith("x "):
             words = label(x)
-            sentences.append(f"{words[0].upper()}{words[1:]} {record.null_reason[2:]}: it can correlate with nothing.")
+            sentences.append(f"{words[0].upper()}{words[1:]} {record.null_reason[2:]}: no correlation is defined.")
     return sentences
 
 
@@ -110,7 +120,7 @@ def failures_sentence(tables: Tables) -> str:
     names = ", ".join(failed[:FAILURES_NAMED]) + (", ..." if len(failed) > FAILURES_NAMED else "")
     return (
         f"{len(failed)} {'prompt' if len(failed) == 1 else 'prompts'} failed ({stages}): {names}. "
-        "What failed of them is in no number of this report."
+        "Failed stages are excluded from every number."
     )
 
 

