@@ -35,7 +35,7 @@ SETTINGS = {
 # Once a pass; in `prefill_sums` it is the library, which looks for texts packed into one where nothing is cached.
 ATTENTION = {"attention_sums.SumsOfLayers.finish", "sinks.prefill_sums"}
 PREFILL_WAITS = {*ATTENTION, "sinks.negative_log2_likelihoods"}  # once a block of tokens
-GENERATE_WAITS = {"transfer.to_host"}  # once a token or round
+GENERATE_WAITS = {"transfer.rows_to_host"}  # once a token or round
 DECODE_WAITS = {*GENERATE_WAITS, *ATTENTION, "decode.teacher_forced", "decode.complete_warp"}  # once a block
 SPECULATE_WAITS = GENERATE_WAITS
 ALSO = {
