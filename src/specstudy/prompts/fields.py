@@ -32,6 +32,8 @@ def name_of(value: object, name: str, place: str) -> str | None:
     """An id or a category: a text that can be shown in one line, or a whole number. Raises UserError."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1:
         value = str(int(value))
+    if not isinstance(value, str | None):
+        raise UserError(f"{place}: {name} must be a text or a whole number; got {shown(value)}")
     text = text_of(value, name, place)
     if text is not None and (len(text) > MAX_NAME_CHARACTERS or any(map(_breaks_lines, text))):
         raise UserError(
