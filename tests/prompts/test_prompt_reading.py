@@ -64,7 +64,7 @@ class TestReading:
         path = written(tmp_path, "p.jsonl", json_lines({"prompt_id": prompt_id, "text": "t"}))
         assert read_prompts(path)[0].prompt_id == prompt_id
 
-    @pytest.mark.parametrize("prompt_id", ["a\nb", "\x1b[31m", "a\u2028b", "nul\x00", "x" * 1001])
+    @pytest.mark.parametrize("prompt_id", ["a\nb", "\x1b[31m", "\u202ea", "\u2066a", "a\u2028b", "nul\x00", "x" * 1001])
     def test_ids_are_a_line(self, tmp_path: Path, prompt_id: str) -> None:
         for name in ("prompt_id", "category"):
             message = refusal(written(tmp_path, "p.jsonl", json_lines({name: prompt_id, "text": "t"})))

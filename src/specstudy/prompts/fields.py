@@ -9,6 +9,7 @@ from specstudy.errors import UserError, one_line
 MAX_TEXT_CHARACTERS = 16_000_000
 """No model reads a text longer than this."""
 MAX_NAME_CHARACTERS = 1_000
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # characters that reorder the rest of a line
 
 
 def text_of(value: object, name: str, place: str, may_be_blank: bool = False) -> str | None:
@@ -48,4 +49,4 @@ def shown(value: object) -> str:
 
 
 def _breaks_lines(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Zl", "Zp")
+    return unicodedata.category(character) in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(character) in _TURNS
