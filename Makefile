@@ -18,7 +18,7 @@ override COMMANDS = study prefill decode speculate routing analyze figures docto
 
 # The names, never the values, of what the user set on the command line.
 override GIVEN := $(filter-out PYTHON GIVEN,$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
-override NO_OVERRIDES = $(if $(GIVEN),@echo 'error: make $@ takes no overrides; leave out what follows it' >&2; exit 2)
+override NO_OVERRIDES = $(if $(GIVEN),@echo 'error: make $(or $(filter test,$(MAKECMDGOALS)),$@) takes no overrides; leave out what follows it' >&2; exit 2)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -196,7 +196,8 @@ def test_a_target_without_overrides_refuses_them(project: Path, word: str) -> No
     assert finished.stderr.splitlines()[0] == refusal.format("help")
     assert (finished.returncode, finished.stdout) == (2, "")
     assert not (project / "pwned").exists()
-    assert make(project, "setup", word).stderr.splitlines()[0] == refusal.format("setup")
+    for target in ("setup", "lint", "test"):
+        assert make(project, target, word).stderr.splitlines()[0] == refusal.format(target)
 
 
 @pytest.mark.parametrize("word", ["FOO=1", "SHELL=/bin/false", "COMMANDS=", "RUN=/bin/false", "CHECKED=x"])

@@ -18,6 +18,17 @@ def _null_reason() -> Any:
     return column("why measures of this row are null; null when all are defined")
 
 
+SUBSETS = (
+    "all",
+    "within_category",
+    "given_length",
+    "within_category_given_length",
+    "given_confounders",
+    "within_prompt",
+)
+"""What tables call the subsets that are no categories: no category has one of these names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRow:
     """What every row about a prompt begins with."""

@@ -13,6 +13,7 @@ from specstudy.analysis.correlations import holm
 from specstudy.analysis.join import decoded_tokens
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES
 from specstudy.analysis.study import AnalysisResult, analyze
+from specstudy.records import SUBSETS
 from specstudy.tables.schema import to_table
 
 FAST = AnalysisSettings(bootstrap_samples=200)
@@ -29,8 +30,9 @@ def test_every_pair_of_the_chain_is_there_once(result):
     whole = [key for key in keys if key[:2] == ("prompt", "all") and key[4] == "spearman"]
     assert len(whole) == len(CONTEXT_MEASURES) * (1 + len(ACCEPTANCE_MEASURES)) + len(ACCEPTANCE_MEASURES)
     subsets = {r.subset for r in result.correlations if r.level == "prompt"}
-    controlled = {"within_category", "given_length", "within_category_given_length", "given_confounders"}
-    assert subsets == {"all", "ambiguous", "code", "creative", "factual", "math"} | controlled
+    categories = {"ambiguous", "code", "creative", "factual", "math"}
+    assert subsets == categories | set(SUBSETS) - {"within_prompt"}
+    assert {r.subset for r in result.correlations} == categories | set(SUBSETS)
 
 
 def test_the_rows_fit_their_tables(result):

@@ -297,6 +297,13 @@ def test_the_date_is_the_same_on_any_day() -> None:
         "{{ strftime_now('%Y-%m-%d %-d %b %B %y %A %a %H:%M %j') }} {{ messages[0].content }}"
     )
     assert render(ALONE, every_code).text == "2024-07-26 26 Jul July 24 Friday Fri 00:00 208 Why?"
+    by_name = byte_level_tokenizer("{{ strftime_now(format='%Y') }} {{ messages[0].content }}")
+    assert render(ALONE, by_name).text == "2024 Why?"
+
+
+def test_a_template_that_writes_no_unicode_is_refused() -> None:
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        render(ALONE, byte_level_tokenizer("{{ '\\ud800' }}" + CHATML))
 
 
 def test_a_list_of_tools_is_the_templates() -> None:

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from specstudy.errors import UserError
@@ -62,7 +64,7 @@ class TestReading:
         path = written(tmp_path, "p.jsonl", json_lines({"prompt_id": prompt_id, "text": "t"}))
         assert read_prompts(path)[0].prompt_id == prompt_id
 
-    @pytest.mark.parametrize("prompt_id", ["a\nb", "\x1b[31m", "a\u2028b", "nul\x00", "x" * 1001])
+    @pytest.mark.parametrize("prompt_id", ["a\nb", "\x1b[31m", "\u202ea", "\u2066a", "a\u2028b", "nul\x00", "x" * 1001])
     def test_ids_are_a_line(self, tmp_path: Path, prompt_id: str) -> None:
         for name in ("prompt_id", "category"):
             message = refusal(written(tmp_path, "p.jsonl", json_lines({name: prompt_id, "text": "t"})))
@@ -111,6 +113,7 @@ class TestReading:
             ({"prompt_id": "a"}, "(it has prompt_id); prompts.text_column"),
             ({}, "it has nothing"),
             ({"text": None}, "it has nothing; text empty"),
+            ({"text": None}, "fill it in, or leave the row out"),
             ({"text": 5}, "text must be a string; got '5'"),
             ({"text": ["a"]}, "text must be a string"),
             ({"text": "  \n", "n": 1}, "it has n; text empty"),
@@ -118,6 +121,8 @@ class TestReading:
             ({"text": "a", "prompt_id": 1.5}, "prompt_id must be a string"),
             ({"text": "a", "prompt_id": True}, "prompt_id must be a string"),
             ({"text": "a", "category": ["code"]}, "category must be a string"),
+            ({"text": "a", "category": "all"}, "category 'all' is what the tables call a subset"),
+            ({"text": "a", "category": "within_category"}, "prompts.category_column=none"),
             ({"text": "a", "system": {"x": 1}}, "system must be a string"),
             ({"a\nb": 1}, "it has a b"),
             ({"x" * 10_000: 1}, "x..."),
@@ -138,6 +143,7 @@ class TestReading:
             ("p.txt", b"", "holds no prompts"),
             ("p.jsonl", b'{"text": "caf\xe9"}', "line 1 is not UTF-8 text (byte 13)"),
             ("p.txt", "caf\xe9".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
+            ("p.txt", "a\nb\n".encode("utf-16-le"), "line 1 holds a NUL byte (byte 1), as UTF-16 text does"),
             pytest.param(
                 "p.csv", b"text\n" + b"a" * 9000 + b"\xff", "line 2 is not UTF-8 text (byte 9005)", id="late byte"
             ),
@@ -199,6 +205,8 @@ class TestReading:
         assert "row 1: text must be a string" in refusal(path)
         pd.DataFrame({"text": []}).to_parquet(path)
         assert "holds no prompts" in refusal(path)
+        pq.write_table(pa.Table.from_arrays([["a"], ["b"]], names=["text", "text"]), path)
+        assert "names a column twice" in refusal(path)
 
     def test_no_file(self, tmp_path: Path) -> None:
         assert "no such file" in refusal(tmp_path / "absent.jsonl")
@@ -391,7 +399,12 @@ class TestFormats:
         [prompt] = read_prompts(written(tmp_path, "mine.txt.gz", gzip.compress(b"Why?")))
         assert prompt.prompt_id == "mine-0001"
 
+    def test_one_object_with_a_text_is_a_prompt_whatever_else_it_holds(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "p.json", '{"text": "Which?", "choices": [{"text": "this"}, {"text": "that"}]}')
+        assert [p.text for p in read_prompts(path)] == ["Which?"]
+
     @pytest.mark.parametrize("name", ["p.txt", "p.jsonl", "p.csv", "p.parquet"])
-    def test_a_git_lfs_pointer_is_no_prompts(self, tmp_path: Path, name: str) -> None:
-        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{64 * '0'}\nsize 123\n"
-        assert "Git LFS pointer" in refusal(written(tmp_path, name, pointer))
+    @pytest.mark.parametrize("before", ["", "\ufeff", "\n"])
+    def test_a_git_lfs_pointer_is_no_prompts(self, tmp_path: Path, name: str, before: str) -> None:
+        pointer = f"{before}version https://git-lfs.github.com/spec/v1\noid sha256:{64 * '0'}\nsize 123\n"
+        assert "is a Git LFS pointer, not the file itself; `git lfs pull`" in refusal(written(tmp_path, name, pointer))

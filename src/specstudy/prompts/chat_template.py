@@ -79,6 +79,10 @@ class ChatTemplate:
             raise ValueError(f"the chat template refuses this prompt: {reason}") from error
         if len(text) > MAX_TEXT_CHARACTERS:
             raise ValueError(f"the chat template makes {len(text):,} characters of this prompt")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("the chat template writes half of a surrogate pair") from error
         return str(text)
 
     def skeleton(self, conversation: Conversation, leave_empty: bool = False) -> list[str]:
@@ -104,4 +108,4 @@ class ChatTemplate:
 def _fixed_clock() -> str:
     """What a template is preceded by, so that its strftime_now gives DATE (functions cannot be handed to it)."""
     filled = "".join(f"|replace('{code}', '{DATE.strftime(code)}')" for code in _DATE_CODES)
-    return "{% macro strftime_now(form) %}{{ form" + filled + " }}{% endmacro %}\n"
+    return "{% macro strftime_now(format) %}{{ format" + filled + " }}{% endmacro %}\n"

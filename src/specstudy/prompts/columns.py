@@ -94,6 +94,8 @@ class Columns:
         likely = [("text", texts[name]) for name in (*near, *_USUAL_TEXTS) if name in texts]
         lists = [("messages", name) for name, value in values.items() if _is_list(value)]
         tried = [*lists, *likely] if self._named == [self.messages] else [*likely, *lists]
+        if not tried and not {self.text, self.messages}.isdisjoint(values):
+            return "fill it in, or leave the row out"
         if not tried:
             return "prompts.text_column names the column"
         kind, name = tried[0]

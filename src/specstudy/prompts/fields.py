@@ -9,6 +9,7 @@ from specstudy.errors import UserError, one_line
 MAX_TEXT_CHARACTERS = 16_000_000
 """No model reads a text longer than this."""
 MAX_NAME_CHARACTERS = 1_000
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # characters that reorder the rest of a line
 
 
 def text_of(value: object, name: str, place: str, may_be_blank: bool = False) -> str | None:
@@ -32,6 +33,8 @@ def name_of(value: object, name: str, place: str) -> str | None:
     """An id or a category: a string that can be shown in one line, or an integer. Raises UserError."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1:
         value = str(int(value))
+    if not isinstance(value, str | None):
+        raise UserError(f"{place}: {name} must be a text or a whole number; got {shown(value)}")
     text = text_of(value, name, place)
     if text is not None and (len(text) > MAX_NAME_CHARACTERS or any(map(_breaks_lines, text))):
         raise UserError(
@@ -46,4 +49,4 @@ def shown(value: object) -> str:
 
 
 def _breaks_lines(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Zl", "Zp")
+    return unicodedata.category(character) in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(character) in _TURNS

@@ -43,7 +43,7 @@ def read_rows(path: Path, text_column: str) -> Iterator[Row]:
     """
     texts: dict[str, Callable[[Path, str], Iterator[Row]]] = {
         ".jsonl": _jsonl_rows,
-        ".json": _json_rows,
+        ".json": lambda path, text: _json_rows(path, text, text_column),
         ".csv": _csv_rows,
         ".tsv": _tsv_rows,
         ".txt": lambda path, text: _txt_rows(path, text, text_column),
@@ -76,7 +76,7 @@ def plain_name(path: Path) -> Path:
 
 def _refuse_pointer(path: Path) -> None:
     with path.open("rb") as file:
-        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+        if file.read(2 * len(_LFS_POINTER)).lstrip(b"\xef\xbb\xbf\r\n").startswith(_LFS_POINTER):
             raise UserError(f"{path} is a Git LFS pointer, not the file itself; `git lfs pull` fetches it")
 
 
@@ -87,6 +87,9 @@ def _decoded(path: Path) -> str:
     for start, kind in _BINARY_KINDS.items():
         if content.startswith(start):
             raise UserError(f"{path} is {kind}")
+    if (at := content.find(b"\0")) >= 0:
+        line = content.count(b"\n", 0, at) + 1
+        raise UserError(f"{path} line {line} holds a NUL byte (byte {at}), as UTF-16 text does; save it as UTF-8")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -125,8 +128,8 @@ def _jsonl_rows(path: Path, text: str) -> Iterator[Row]:
         yield Row(place, number, values)
 
 
-def _json_rows(path: Path, text: str) -> Iterator[Row]:
-    """The objects of an array, or of the one array in an object. Several objects, one a line, are JSONL."""
+def _json_rows(path: Path, text: str, text_column: str) -> Iterator[Row]:
+    """The objects of an array, or of the one array in an object that is no prompt. Several, one a line, are JSONL."""
     try:
         values = json.loads(text, object_pairs_hook=_without_doubles)
     except json.JSONDecodeError as error:
@@ -136,7 +139,9 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
         raise UserError(f"{path} line {error.lineno} is not JSON: {one_line(error.msg)}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {one_line(str(error))}") from error
-    if isinstance(values, dict):
+    if isinstance(values, dict) and isinstance(values.get(text_column), str):
+        values = [values]
+    elif isinstance(values, dict):
         arrays = [value for value in values.values() if isinstance(value, list)]
         values = arrays[0] if len(arrays) == 1 else None
     if not isinstance(values, list):
@@ -173,6 +178,9 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
     number, n_bytes = 0, 0
     try:
         with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if len(set(names)) < len(names):
+                raise UserError(f"{path} names a column twice")
             for batch in file.iter_batches(_BATCH_ROWS):
                 # A small file may stand for endless repetitions of one text.
                 if (n_bytes := n_bytes + batch.nbytes) > MAX_FILE_BYTES:

@@ -13,6 +13,7 @@ from specstudy.prompts.conversation import Talk, read_conversation
 from specstudy.prompts.fields import MAX_NAME_CHARACTERS, name_of, text_of
 from specstudy.prompts.files import Row, plain_name, read_rows
 from specstudy.prompts.prompt import Prompt
+from specstudy.records import SUBSETS
 
 DEFAULT_CATEGORY = "own"
 DEFAULT_COLUMNS = Columns()
@@ -86,9 +87,15 @@ class _Reader:
         if talk.system is not None and system and system.strip():
             raise UserError(f"{place} has both {c.system} and a system message; give one of them")
         context = text_of(values.get(c.context), c.context, place)
+        category = name_of(values.get(c.category), c.category, place) or DEFAULT_CATEGORY
+        if category in SUBSETS:
+            raise UserError(
+                f"{place}: {c.category} {category!r} is what the tables call a subset of the prompts; "
+                "rename it, or prompts.category_column=none reads none"
+            )
         return Prompt(
             prompt_id=name_of(values.get(c.prompt_id), c.prompt_id, place) or f"{_stem(self.path)}-{row.number:04d}",
-            category=name_of(values.get(c.category), c.category, place) or DEFAULT_CATEGORY,
+            category=category,
             text=talk.text if context is None else talk.text + BEFORE_CONTEXT + context,
             system=system if talk.system is None else talk.system,
             history=talk.history,
