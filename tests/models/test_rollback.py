@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from small_checkpoints import save_model
 from transformers import AutoConfig, DynamicCache, PreTrainedConfig
 from transformers.cache_utils import DynamicLayer
@@ -91,7 +90,7 @@ def default_config(model_type: str) -> PreTrainedConfig:
 def test_running_states_are_refused_naming_the_layer(model_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = f" of type {RECURRENT[model_type]}" if RECURRENT[model_type] else ""
     message = refusal(source_of(monkeypatch, default_config(model_type)))
-    assert f"{model_type} layers{kind} keep a running state" in message
+    assert f"{model_type} layers{kind} keep a running state that cannot be taken back" in message
 
 
 @pytest.mark.parametrize("model_type", OTHERWISE_UNFIT)
@@ -110,7 +109,7 @@ def test_a_layer_that_nobody_here_has_seen_is_refused(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(DynamicCache, "__init__", lambda self, config: setattr(self, "layers", [NewLayer()]))
     message = refusal(source_of(monkeypatch, AutoConfig.for_model("llama")))
-    assert "from a NewLayer is not tested" in message
+    assert "taking tokens back from a NewLayer is not tested here" in message
 
 
 @pytest.mark.parametrize("model_type", ["mamba", "qwen3_next"])
@@ -120,7 +119,6 @@ def test_either_model_of_a_pair_is_refused_before_weights_load(
     save_model(tmp_path / "whole")
     (tmp_path / "recurrent").mkdir()
     AutoConfig.for_model(model_type).save_pretrained(tmp_path / "recurrent")
-    save_file({}, tmp_path / "recurrent" / "model.safetensors")
     monkeypatch.setattr("specstudy.models.load.load_model", None)
     for verifier, draft, key in (("recurrent", "whole", "verifier"), ("whole", "recurrent", "draft")):
         with pytest.raises(UserError, match=rf"models\.{key}=.* keep a running state"):

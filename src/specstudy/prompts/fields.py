@@ -34,7 +34,7 @@ def name_of(value: object, name: str, place: str) -> str | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1:
         value = str(int(value))
     if not isinstance(value, str | None):
-        raise UserError(f"{place}: {name} must be a text or a whole number; got {shown(value)}")
+        raise UserError(f"{place}: {name} must be a string or an integer; got {shown(value)}")
     text = text_of(value, name, place)
     if text is not None and (len(text) > MAX_NAME_CHARACTERS or any(map(_breaks_lines, text))):
         raise UserError(
