@@ -112,6 +112,8 @@ def test_every_id_that_ends_a_text(tmp_path: Path, changes: dict[str, Any], ends
         ({"tokens": [*TOKENS[:-1], "a"]}, "tokenizer.ggml.tokens has 'a' more than once"),
         ({"token_type": [1, 1]}, "tokenizer.ggml.token_type has 2 entries for 259 tokens"),
         ({"eos_token_id": 259}, "tokenizer.ggml.eos_token_id is 259, and there are 259 tokens"),
+        ({"eos_token_id": "</s>"}, "tokenizer.ggml.eos_token_id is '</s>', and there are 259 tokens"),
+        ({"merges": ["th"]}, "tokenizer.ggml.merges has 'th', and has to have two tokens"),
         ({"add_eos_token": True}, "tokenizer.ggml.add_eos_token is True"),
         ({"add_bos_token": True}, "it does not state tokenizer.ggml.bos_token_id"),
     ],
