@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from small_checkpoints import save_model
 from transformers import AutoConfig, DynamicCache, PreTrainedConfig
 from transformers.cache_utils import DynamicLayer
@@ -129,6 +130,7 @@ def test_either_model_of_a_pair_is_refused_before_weights_load(
     save_model(tmp_path / "whole")
     (tmp_path / "recurrent").mkdir()
     AutoConfig.for_model(model_type).save_pretrained(tmp_path / "recurrent")
+    save_file({str(i): torch.zeros(100) for i in range(10)}, tmp_path / "recurrent" / "model.safetensors")
     monkeypatch.setattr("specstudy.models.load.load_model", None)
     for verifier, draft, key in (("recurrent", "whole", "verifier"), ("whole", "recurrent", "draft")):
         with pytest.raises(UserError, match=rf"models\.{key}=.* keep a running state"):

@@ -63,11 +63,9 @@ def _refuse_layers(source: ModelSource, config: PreTrainedConfig) -> None:
 
 def _refuse_foreign_windows(source: ModelSource, config: PreTrainedConfig) -> None:
     """Refuse windows that the architecture does not know: its cache would drop keys that it goes on looking at."""
-    text = config.get_text_config(decoder=True)
-    if (
-        type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING
-    ):  # what a class that comes with the weights knows, nobody can say
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:  # code that comes with the weights may know others
         return
+    text = config.get_text_config(decoder=True)
     known = type(text)()
     if foreign := [name for name in WINDOWS if getattr(text, name, None) and not hasattr(known, name)]:
         raise source.refused(
