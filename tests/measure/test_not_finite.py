@@ -84,3 +84,11 @@ def test_a_model_without_a_finite_pass_is_refused_before_any_prompt(role):
 def test_attention_that_cannot_be_measured_is_a_line():
     with pytest.raises(UserError, match=r"^the attention of spoilt cannot be measured: rows of attention do not sum"):
         describe_attention(spoilt("model.layers.0.self_attn.q_proj.weight"))
+
+
+def test_scores_that_a_short_pass_hides_are_found():
+    # Every query is NaN, and torch's causal attention over few keys gives numbers all the same.
+    model = spoilt("model.layers.0.self_attn.q_proj.weight")
+    model.module.get_parameter("model.layers.0.self_attn.q_proj.weight").fill_(torch.nan)
+    with pytest.raises(UserError, match="spoilt gave NaN or infinite logits in float32, first in layer 0 of 3"):
+        refuse_unless_finite(Pair(model, tiny.llama(2), None, ()))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gguf import GGMLQuantizationType
-from gguf_files import TOKENIZER, random_model, tensors_of, write
+from gguf_files import N_TOKENS, TOKENIZER, random_model, tensors_of, write
 
 from specstudy.errors import UserError
 from specstudy.models.describe import describe
@@ -71,10 +71,22 @@ def refusal(tmp_path: Path, tensors: dict[str, Any]) -> Callable[..., str]:
         ({".vocab_size": 300}, "llama.vocab_size is 300, and only 259 can be read"),
         ({".embedding_length": None}, "it does not state llama.embedding_length"),
         ({".attention.head_count": None}, "it does not state llama.attention.head_count"),
-        ({".attention.layer_norm_rms_epsilon": None}, "not state llama.attention.layer_norm_rms_epsilon"),
-        ({".feed_forward_length": 128}, "blk.0.ffn_gate.weight has another shape"),
-        ({"general.type": "adapter"}, "general.type is 'adapter'"),
-        ({"split.count": 3, "split.no": 0}, "one of 3 parts"),
+        ({".attention.layer_norm_rms_epsilon": None}, "it does not state llama.attention.layer_norm_rms_epsilon"),
+        ({".feed_forward_length": 128}, "its tensor blk.0.ffn_gate.weight has another shape than its keys say"),
+        *(
+            ({key: value}, f"llama{key} is {value!r}, and has to be a number over 0")
+            for key, value in (
+                (".attention.head_count", 0),
+                (".attention.head_count_kv", 0),
+                (".block_count", "3"),
+                (".context_length", 0),
+                (".attention.layer_norm_rms_epsilon", float("nan")),
+                (".rope.freq_base", 0.0),
+            )
+        ),
+        ({".block_count": 10**8}, "llama.block_count is 100,000,000, and it has 30 tensors"),
+        ({"general.type": "adapter"}, "general.type is 'adapter', and only 'model' can be read"),
+        ({"split.count": 3, "split.no": 0}, "it is one of 3 parts; join them with `llama-gguf-split --merge"),
     ],
 )
 def test_a_key_that_cannot_be_applied(refusal: Callable[..., str], keys: dict[str, Any], said: str) -> None:
@@ -86,6 +98,20 @@ def test_a_tensor_without_a_place(refusal: Callable[..., str]) -> None:
     assert "blk.1.attn_q_norm.weight has no place" in refusal({}, {"blk.1.attn_q_norm.weight": scale})
     biases = {f"blk.{i}.attn_{part}.bias": scale for i in range(3) for part in ("q", "k", "v")}
     assert "3 of its tensors, the first blk.0.attn_output.bias" in refusal({}, biases)
+
+
+@pytest.mark.parametrize("shape", [(-1,), (1, WIDTH, WIDTH), (N_TOKENS, WIDTH)])
+def test_a_tensor_of_another_shape(
+    refusal: Callable[..., str], tensors: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    name = "blk.0.attn_q.weight" if len(shape) != 2 else "output.weight"
+    spoilt = tensors[name].reshape(shape) if len(shape) != 2 else tensors[name].T
+    assert refusal({}, {name: spoilt}) == f"its tensor {name} has another shape than its keys say"
+
+
+def test_divisors_of_other_frequencies_than_there_are(refusal: Callable[..., str]) -> None:
+    said = refusal({}, {"rope_freqs.weight": np.ones(1, np.float32)})
+    assert said == "it divides 1 frequencies, and 64 numbers of a head turn in pairs"
 
 
 def test_a_tensor_that_is_not_there(refusal: Callable[..., str]) -> None:

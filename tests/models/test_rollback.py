@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from small_checkpoints import save_model
 from transformers import AutoConfig, DynamicCache, PreTrainedConfig
 from transformers.cache_utils import DynamicLayer
@@ -86,6 +87,16 @@ def default_config(model_type: str) -> PreTrainedConfig:
     return AutoConfig.for_model(model_type, **changes)
 
 
+def test_a_window_that_only_the_cache_follows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The library's cache takes its windows from settings that Llama's own attention does not read.
+    windows = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4}
+    config = AutoConfig.for_model("llama", num_hidden_layers=2, **windows)
+    assert "states layer_types, which llama models do not have" in refusal(source_of(monkeypatch, config))
+    refuse_unless_tokens_can_be_taken_back(source_of(monkeypatch, default_config("modernbert-decoder")))
+    one = AutoConfig.for_model("mistral", sliding_window=1)
+    assert "its sliding window is 1" in refusal(source_of(monkeypatch, one))
+
+
 @pytest.mark.parametrize("model_type", RECURRENT)
 def test_running_states_are_refused_naming_the_layer(model_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = f" of type {RECURRENT[model_type]}" if RECURRENT[model_type] else ""
@@ -119,6 +130,7 @@ def test_either_model_of_a_pair_is_refused_before_weights_load(
     save_model(tmp_path / "whole")
     (tmp_path / "recurrent").mkdir()
     AutoConfig.for_model(model_type).save_pretrained(tmp_path / "recurrent")
+    save_file({str(i): torch.zeros(100) for i in range(10)}, tmp_path / "recurrent" / "model.safetensors")
     monkeypatch.setattr("specstudy.models.load.load_model", None)
     for verifier, draft, key in (("recurrent", "whole", "verifier"), ("whole", "recurrent", "draft")):
         with pytest.raises(UserError, match=rf"models\.{key}=.* keep a running state"):

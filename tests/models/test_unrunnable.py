@@ -122,8 +122,12 @@ NO_FILES = "model.safetensors.index.json is damaged ("
             states(num_hidden_layers=10**8),
             "num_hidden_layers 100,000,000, but its files hold 21",
         ),
-        (states(text_config={"n_layer": 10**12}), "n_layer 1,000,000,000,000"),
-        (states(num_local_experts=10**8), "num_local_experts 100,000,000"),
+        (states(text_config={"n_layer": 10**12}), "its config.json says n_layer 1,000,000,000,000, but"),
+        (states(num_local_experts=10**8), "its config.json says num_local_experts 100,000,000, but"),
+        *(
+            (states(**{name: value}), f"{name} in its config.json is {value}, and has to be 1 or more")
+            for name, value in (("num_attention_heads", 0), ("num_key_value_heads", 0), ("num_hidden_layers", -1))
+        ),
     ],
 )
 def test_what_cannot_be_run_is_a_line(model: Path, spoil: Callable[[Path], object], said: str) -> None:
@@ -144,6 +148,27 @@ def test_absurd_sizes_are_given_no_memory(model: Path, settings: dict[str, int],
     with pytest.raises(UserError, match="cannot be loaded") as refused:
         find_pair(str(model), str(model))
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda m: (m / "tokenizer.json").write_text('{"a":'), "tokenizer.json is damaged (Expecting value"),
+        (states(hidden_act="nonesuch"), "transformers does not know 'nonesuch'"),
+        (states(sliding_window=4), "its config.json states sliding_window, which llama models do not have"),
+    ],
+)
+def test_a_line_names_what_is_wrong(model: Path, spoil: Callable[[Path], object], said: str) -> None:
+    spoil(model)
+    with pytest.raises(UserError, match="cannot be loaded") as refused:
+        find_pair(str(model), str(model))
+    assert said in str(refused.value)
+
+
+def test_experts_without_a_tensor_each_are_no_fault(model: Path) -> None:
+    # Doge states its experts, 16,384, where it uses none, and keeps those that it uses in rows of a table.
+    edit_json(model / "config.json", num_experts=16_384)
+    unrunnable.refuse_unless_runnable(find_source(str(model), "models.verifier"))
 
 
 def test_a_gguf_that_is_a_pointer_or_a_part(tmp_path: Path) -> None:

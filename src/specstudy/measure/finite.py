@@ -8,7 +8,8 @@ from torch import Tensor
 from specstudy.errors import UserError
 from specstudy.models.load import LanguageModel, Pair
 
-PROBE_TOKENS = 8
+PROBE_TOKENS = 32
+"""Over fewer keys than a vector register holds, torch's causal SDPA on CPUs makes numbers of NaN scores."""
 
 
 class NotFiniteError(FloatingPointError):
@@ -18,7 +19,8 @@ class NotFiniteError(FloatingPointError):
 @torch.inference_mode()
 def refuse_unless_finite(pair: Pair) -> None:
     """Raise UserError for a model that gives NaN or infinite logits from the first few tokens on."""
-    ids = torch.arange(min(PROBE_TOKENS, pair.verifier.vocabulary), device=pair.verifier.device)
+    n_tokens = min(PROBE_TOKENS, pair.verifier.vocabulary, pair.context_length or PROBE_TOKENS)
+    ids = torch.arange(n_tokens, device=pair.verifier.device)
     for model in (pair.verifier, pair.draft):
         logits = model.module(input_ids=ids[None], use_cache=False).logits[..., : model.vocabulary]
         if not bool(torch.isfinite(logits.float().logsumexp(-1)).all()):  # a head over few ids gives the others -inf

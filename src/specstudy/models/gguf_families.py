@@ -19,6 +19,7 @@ from specstudy.models.gguf_rope import rope_parameters
 
 Array = NDArray[np.float32]
 Fields = dict[str, Any]
+Restore = Callable[[str, Array, PreTrainedConfig], Array]
 
 GEMMA_27B_LAYERS = {"gemma2": 46, "gemma3": 62}
 """Number of layers at which llama.cpp knows the one size whose queries are scaled by width / heads."""
@@ -76,12 +77,12 @@ def _gemma3(header: GgufHeader) -> Fields:
 
 
 def _gemma_scale(header: GgufHeader) -> Fields:
-    widest = header.required(".block_count") == GEMMA_27B_LAYERS[header.architecture]
+    widest = _n_layers(header) == GEMMA_27B_LAYERS[header.architecture]
     return {"query_pre_attn_scalar": _width(header) // _n_heads(header) if widest else _head_size(header)}
 
 
 def _window_layers(header: GgufHeader, default_period: int) -> list[str]:
-    n_layers = header.required(".block_count")
+    n_layers = _n_layers(header)
     pattern = header.get(".attention.sliding_window_pattern", default_period)
     windows = pattern if isinstance(pattern, list) else [(i + 1) % pattern != 0 for i in range(n_layers)]
     return ["sliding_attention" if window else "full_attention" for window in windows]
@@ -125,7 +126,7 @@ class Family:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
     more: Callable[[GgufHeader], Fields] = _nothing_more
-    restore: Callable[[str, Array, PreTrainedConfig], Array] = _as_it_is
+    restore: Restore = _as_it_is
     has_rope: bool = True
     own_head_size: bool = True
     turns_part_of_head: bool = False
@@ -209,9 +210,9 @@ def configuration_fields(header: GgufHeader) -> tuple[Family, Fields]:
         )
     header.expect(".attention.causal", True)
     fields: Fields = {
-        "max_position_embeddings": header.required(".context_length"),
+        "max_position_embeddings": header.positive(".context_length"),
         "hidden_size": _width(header),
-        "num_hidden_layers": header.required(".block_count"),
+        "num_hidden_layers": _n_layers(header),
         "intermediate_size": header.one(".feed_forward_length"),
         "num_attention_heads": _n_heads(header),
         "num_key_value_heads": header.one(".attention.head_count_kv", _n_heads(header)),
@@ -219,7 +220,7 @@ def configuration_fields(header: GgufHeader) -> tuple[Family, Fields]:
     }
     if family.has_rope:
         fields["rope_parameters"] = rope_parameters(header)
-    fields |= {name: header.required(f".{key}") for key, name in family.keys.items()}
+    fields |= {name: header.positive(f".{key}") for key, name in family.keys.items()}
     fields |= {name: tensor in header.tensors for name, tensor in family.present.items()}
     fields |= _heads(header, family, fields)
     return family, {**fields, **family.fixed, **family.more(header)}
@@ -233,6 +234,10 @@ def _heads(header: GgufHeader, family: Family, fields: Fields) -> Fields:
         fields["rope_parameters"]["partial_rotary_factor"] = header.get(".rope.dimension_count", size) / size
     else:
         header.expect(".rope.dimension_count", size)
+    rope = fields.get("rope_parameters", {})
+    for divisors in (rope[name] for name in ("short_factor", "long_factor") if name in rope):
+        if len(divisors) != (n_turned := int(size * rope.get("partial_rotary_factor", 1))) // 2:
+            raise ValueError(f"it divides {len(divisors)} frequencies, and {n_turned} numbers of a head turn in pairs")
     if family.own_head_size:
         return {"head_dim": size}
     header.expect(".attention.key_length", _width(header) // _n_heads(header))
@@ -240,13 +245,20 @@ def _heads(header: GgufHeader, family: Family, fields: Fields) -> Fields:
 
 
 def _head_size(header: GgufHeader) -> int:
-    size: int = header.get(".attention.key_length", _width(header) // _n_heads(header))
+    size: int = header.positive(".attention.key_length", _width(header) // _n_heads(header))
     return size
 
 
 def _width(header: GgufHeader) -> int:
-    width: int = header.required(".embedding_length")
+    width: int = header.positive(".embedding_length")
     return width
+
+
+def _n_layers(header: GgufHeader) -> int:
+    n_layers: int = header.positive(".block_count")
+    if n_layers > len(header.tensors):
+        raise ValueError(f"{header.architecture}.block_count is {n_layers:,}, and it has {len(header.tensors)} tensors")
+    return n_layers
 
 
 def _n_heads(header: GgufHeader) -> int:

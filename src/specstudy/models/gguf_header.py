@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,24 @@ class GgufHeader:
             raise ValueError(f"it does not state {self._full(key)}")
         return value
 
+    def positive(self, key: str, default: Any = None) -> Any:
+        """A number over 0. Raises ValueError for another value, or where the file does not have it and nobody else."""
+        value = self.required(key) if default is None else self.get(key, default)
+        return self._over_zero(key, value)
+
     def one(self, key: str, default: Any = None) -> Any:
-        """The value of a key that may be given layer by layer. Raises ValueError if layers differ."""
+        """A number over 0 that may be given layer by layer. Raises ValueError for another, or if layers differ."""
         value = self.get(key, default)
         if not isinstance(value, list):
-            return value
+            return self._over_zero(key, value)
         if len(set(value)) != 1:
             raise ValueError(f"{self._full(key)} differs from layer to layer, which is not read")
-        return value[0]
+        return self._over_zero(key, value[0])
+
+    def _over_zero(self, key: str, value: Any) -> Any:
+        if not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise ValueError(f"{self._full(key)} is {value!r}, and has to be a number over 0")
+        return value
 
     def expect(self, key: str, *readable: Any) -> None:
         """Raises ValueError if the key has any other value than these, for what cannot be applied."""

@@ -16,7 +16,7 @@ import torch
 from gguf import MODEL_ARCH_NAMES, ReaderTensor, dequantize, get_tensor_name_map
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from specstudy.models.gguf_families import Array, Family, configuration_fields
+from specstudy.models.gguf_families import Array, Family, Restore, configuration_fields
 from specstudy.models.gguf_header import GgufHeader
 from specstudy.models.gguf_tokenizer import special_ids, tokenizer_of
 
@@ -90,7 +90,7 @@ def _read(path: Path, modified_ns: int, n_bytes: int) -> GgufModel:
     if len(header.get("tokenizer.ggml.tokens")) != n_rows:
         raise ValueError(f"its tokens are not the {n_rows} rows of token_embd.weight")
     config = AutoConfig.for_model(family.model_type, vocab_size=n_rows, **fields, **special_ids(header))
-    sources = _sources(header, config)
+    sources = _sources(header, config, family.restore)
     if keys := header.leftover():
         raise ValueError(f"what its key {keys[0]} says would be lost ({len(keys)} such keys: {', '.join(keys[:4])})")
     _refuse_unreadable_types(header)
@@ -103,12 +103,12 @@ def _empty(config: PreTrainedConfig) -> PreTrainedModel:
     return module
 
 
-def _sources(header: GgufHeader, config: PreTrainedConfig) -> dict[str, list[str]]:
+def _sources(header: GgufHeader, config: PreTrainedConfig, restore: Restore) -> dict[str, list[str]]:
     """Tensors of each weight. Raises ValueError for a weight without a tensor, or a tensor that is no weight."""
     architecture = next(key for key, name in MODEL_ARCH_NAMES.items() if name == header.architecture)
     names = get_tensor_name_map(architecture, config.num_hidden_layers)
     sources = {}
-    n_values = {}
+    shapes = {}
     for weight, value in _empty(config).state_dict().items():
         if weight == "lm_head.weight" and config.tie_word_embeddings:
             continue
@@ -120,16 +120,26 @@ def _sources(header: GgufHeader, config: PreTrainedConfig) -> dict[str, list[str
         else:
             name = names.get_name(weight, try_suffixes=(".weight", ".bias")) or weight
             sources[weight] = [name if name.endswith((".weight", ".bias")) else f"{name}.weight"]
-        n_values[weight] = value.numel()
+        shapes[weight] = tuple(value.shape)
     wanted = {source for group in sources.values() for source in group}
     if absent := sorted(wanted - header.tensors.keys()):
         raise ValueError(f"it lacks {len(absent)} of its tensors, the first {absent[0]}")
     if lost := sorted(header.tensors.keys() - wanted - header.used_tensors):
         raise ValueError(f"its tensor {lost[0]} has no place in the model ({len(lost)} such tensors)")
     for weight, group in sources.items():
-        if sum(int(header.tensors[source].n_elements) for source in group) != n_values[weight]:
+        if _restored_shape([header.tensors[source] for source in group], config, restore) != shapes[weight]:
             raise ValueError(f"its tensor {group[0]} has another shape than its keys say")
     return sources
+
+
+def _restored_shape(parts: list[ReaderTensor], config: PreTrainedConfig, restore: Restore) -> tuple[int, ...] | None:
+    """Shape of the weight that these tensors are made into, or None where they cannot be."""
+    try:
+        zeros = [np.broadcast_to(np.float32(0), [int(n) for n in reversed(part.shape)]) for part in parts]
+        first, *others = (restore(part.name, value, config).shape for part, value in zip(parts, zeros, strict=True))
+        return (first[0], first[1] + sum(shape[1] for shape in others), *first[2:]) if others else first
+    except (IndexError, ValueError):
+        return None
 
 
 def _refuse_unreadable_types(header: GgufHeader) -> None:

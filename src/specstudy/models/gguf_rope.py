@@ -16,7 +16,7 @@ SCALING = ".rope.scaling."
 
 def rope_parameters(header: GgufHeader) -> dict[str, Any]:
     """Base and scaling of the frequencies. Raises ValueError, naming the key, for a scaling that cannot be applied."""
-    base = {"rope_theta": header.get(".rope.freq_base", 10_000.0)}
+    base = {"rope_theta": header.positive(".rope.freq_base", 10_000.0)}
     kind = header.get(f"{SCALING}type", "linear")  # what llama.cpp takes a factor without a type for
     factor = header.get(f"{SCALING}factor", header.get(".rope.scale_linear", 0.0)) or 1.0
     original = header.get(f"{SCALING}original_context_length") or header.required(".context_length")

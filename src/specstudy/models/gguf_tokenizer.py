@@ -78,8 +78,8 @@ def _special_ids(header: GgufHeader, tokens: list[str]) -> dict[str, int]:
 
 def _id(header: GgufHeader, tokens: list[str], key: str, usual: int | None = None) -> int | None:
     token_id: int | None = header.get(PREFIX + key, usual)
-    if token_id is not None and token_id >= len(tokens):
-        raise ValueError(f"{PREFIX}{key} is {token_id}, and there are {len(tokens)} tokens")
+    if token_id is not None and token_id not in range(len(tokens)):
+        raise ValueError(f"{PREFIX}{key} is {token_id!r}, and there are {len(tokens)} tokens")
     return token_id
 
 
@@ -121,7 +121,8 @@ def _byte_level(header: GgufHeader, tokens: list[str]) -> tuple[Tokenizer, bool]
 
 def _pair(merge: str) -> tuple[str, str]:
     """A merge is two tokens with a space between; the first may begin with one."""
-    cut = merge.index(" ", 1)
+    if (cut := merge.find(" ", 1)) < 0:
+        raise ValueError(f"{PREFIX}merges has {merge!r}, and has to have two tokens with a space between")
     return merge[:cut], merge[cut + 1 :]
 
 

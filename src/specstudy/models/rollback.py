@@ -22,6 +22,8 @@ from specstudy.models.sources import ModelSource
 # Caches of layers whose rollback is tested here against uncached passes; a dummy is that of a layer that keeps nothing.
 TESTED_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 ATTENTION_TYPES = ("full_attention", "sliding_attention", "chunked_attention")
+# What a cache takes its windows from, whether or not the model's own code does.
+WINDOWS = ("layer_types", "sliding_window", "attention_chunk_size")
 
 
 def refuse_unless_tokens_can_be_taken_back(source: ModelSource) -> None:
@@ -51,6 +53,24 @@ def _refuse_layers(source: ModelSource, config: PreTrainedConfig) -> None:
         raise source.refused(
             f"taking tokens back from a {untested[0]} is not tested here; choose a model with full or sliding-window "
             "attention"
+        )
+    windows = [layer.sliding_window for layer in layers if isinstance(layer, DynamicSlidingWindowLayer)]
+    if windows:
+        _refuse_foreign_windows(source, config)
+    if 1 in windows:
+        raise source.refused("its sliding window is 1, and the library's cache of such a layer keeps everything")
+
+
+def _refuse_foreign_windows(source: ModelSource, config: PreTrainedConfig) -> None:
+    """Refuse windows that the architecture does not know: its cache would drop keys that it goes on looking at."""
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:  # code that comes with the weights may know others
+        return
+    text = config.get_text_config(decoder=True)
+    known = type(text)()
+    if foreign := [name for name in WINDOWS if getattr(text, name, None) and not hasattr(known, name)]:
+        raise source.refused(
+            f"its config.json states {foreign[0]}, which {config.model_type} models do not have; "
+            "model_type is wrong, or take it out"
         )
 
 

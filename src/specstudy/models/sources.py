@@ -114,7 +114,7 @@ class ModelSource:
             if not tokenizer.chat_template:
                 tokenizer.chat_template = processor_template(self.directory)
         except Exception as error:  # whatever a model's files make the library raise
-            raise self.refused(error) from error
+            raise self.refused(_damaged_file(self.directory) or error) from error
         if not tokenizer.is_fast:
             raise self.refused("its tokenizer does not give the places of tokens in a text; it needs a tokenizer.json")
         return tokenizer
@@ -141,6 +141,8 @@ class ModelSource:
     def refused(self, reason: object) -> UserError:
         """One line for whatever is wrong with this model: foreign files fail in every way there is."""
         line = " ".join(str(reason).split()) or type(reason).__name__
+        if isinstance(reason, KeyError) and " " not in line:  # a name alone says nothing
+            line = f"transformers does not know {line}, which its files state or imply"
         if "trust_remote_code" in line:
             line = "it brings code of its own; models.trust_remote_code=true runs that, if you trust its authors"
         return UserError(f"{self.key}={self.name} cannot be loaded: {line[:300]}")
@@ -230,6 +232,16 @@ def read_index(directory: Path) -> dict[str, str]:
         if not isinstance(file, str) or file != Path(file).name:
             raise ValueError(f"the file of {tensor} is {file!r}, not a file's name")
     return files
+
+
+def _damaged_file(directory: Path) -> str | None:
+    """The first file of a directory that should be JSON and is not; the library does not name it."""
+    for file in sorted(directory.glob("*.json")):
+        try:
+            json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            return f"{file.name} is damaged ({error}); fetch it again"
+    return None
 
 
 def _what_is_there_instead(directory: Path, wanted: str) -> str:

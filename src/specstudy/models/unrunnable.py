@@ -20,9 +20,11 @@ LFS_POINTER = b"version https://git-lfs"
 SMALL_FILES = ("*config*.json", "*token*", "vocab*", "merges.txt", "chat_template*", "*.index.json")
 SPLIT_GGUF = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 NAME_ANOTHER = "name the model it was made of, or a GGUF file"
-COUNTS_OF_MODULES = re.compile(r"(num_(hidden_|decoder_)?|n_)layers?|(n_routed_|num_local_|(moe_)?num_)experts")
-MOST_MODULES_A_TENSOR = 16
-"""Layers may share weights, experts a tensor; but far more of them than tensors are no model, and never built."""
+COUNTS_OF_LAYERS = re.compile(r"(num_(hidden_|decoder_)?|n_)layers?")
+COUNTS_OF_EXPERTS = re.compile(r"(n_routed_|num_local_|(moe_)?num_)experts")
+MOST_LAYERS_A_TENSOR = 16
+"""Layers may share weights; but far more of them than tensors are no model, and never built."""
+AT_LEAST_ONE = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "vocab_size")
 
 
 def refuse_unless_runnable(source: ModelSource) -> None:
@@ -40,7 +42,7 @@ def refuse_unless_runnable(source: ModelSource) -> None:
     stated = stated_config(source)
     _refuse_kind(source, stated)
     _refuse_quantised(source, stated)
-    _refuse_numbers(source, stated, len(stored_tensors(source)))
+    _refuse_numbers(source, stated)
 
 
 def adapter_of(directory: Path) -> str | None:
@@ -112,12 +114,19 @@ def _refuse_quantised(source: ModelSource, stated: dict[str, Any]) -> None:
             )
 
 
-def _refuse_numbers(source: ModelSource, stated: dict[str, Any], n_tensors: int) -> None:
+def _refuse_numbers(source: ModelSource, stated: dict[str, Any]) -> None:
+    stored = stored_tensors(source).values()
+    n_numbers = sum(tensor.n_elements for tensor in stored)
+    for name, value in ((name, stated.get(name)) for name in AT_LEAST_ONE):
+        if isinstance(value, int) and value < 1:
+            raise source.refused(f"{name} in its config.json is {value}, and has to be 1 or more")
     for name, value in _numbers(stated):
         if math.isnan(value):
             raise source.refused(f"{name} in its config.json is NaN, and so would be its logits")
-        if COUNTS_OF_MODULES.fullmatch(name) and value > MOST_MODULES_A_TENSOR * n_tensors:
-            raise source.refused(f"its config.json says {name} {value:,}, but its files hold {n_tensors:,} tensors")
+        if COUNTS_OF_LAYERS.fullmatch(name) and value > MOST_LAYERS_A_TENSOR * len(stored):
+            raise source.refused(f"its config.json says {name} {value:,}, but its files hold {len(stored):,} tensors")
+        if COUNTS_OF_EXPERTS.fullmatch(name) and value > n_numbers:
+            raise source.refused(f"its config.json says {name} {value:,}, but its files hold {n_numbers:,} numbers")
 
 
 def _numbers(stated: Any, name: str = "") -> Iterator[tuple[str, float]]:
