@@ -14,6 +14,7 @@ from mps_rules import FALLBACKS, NotOnMpsError, allowed_fallbacks, operations_on
 from tiny_study import PROMPTS, configuration, tiny_pair
 
 from specstudy.measure import sampling
+from specstudy.models.early_exit import first_layers
 from specstudy.models.load import Pair
 from specstudy.prompts import Prompt, render
 from specstudy.running.stage import Stage
@@ -71,6 +72,7 @@ def measured(stage: Stage, name: str, pair: Pair, output_dir: Path) -> tuple[set
 def test_a_stage_does_only_what_mps_can_and_waits_only_where_it_must(
     stage: Stage, name: str, pair: Pair, tmp_path: Path
 ) -> None:
+    first_layers(pair.verifier, 1)  # sizes are counted on the CPU, once
     operations, places = measured(stage, name, pair, tmp_path)
     assert "embedding" in operations
     assert len(operations) > 20

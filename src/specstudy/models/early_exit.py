@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
 from specstudy.errors import UserError
+from specstudy.formulas import Dimensions
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.load import LanguageModel
 from specstudy.models.sources import ModelSource
+
+# A draft is made anew for each generation, its sizes are counted once.
+_known_dimensions: WeakKeyDictionary[PreTrainedModel, dict[int, Dimensions]] = WeakKeyDictionary()
 
 
 def refuse_unless_it_has_more_layers(verifier: ModelSource, n_layers: int) -> None:
@@ -39,8 +44,15 @@ def first_layers(verifier: LanguageModel, n_layers: int) -> LanguageModel:
         verifier,
         name=f"first {n_layers} layers of {verifier.name}",
         module=module.eval(),
-        dimensions=dimensions_of(module),
+        dimensions=_dimensions(verifier.module, module, n_layers),
     )
+
+
+def _dimensions(verifier: PreTrainedModel, first: PreTrainedModel, n_layers: int) -> Dimensions:
+    known = _known_dimensions.setdefault(verifier, {})
+    if n_layers not in known:
+        known[n_layers] = dimensions_of(first)
+    return known[n_layers]
 
 
 def _first_of(module: PreTrainedModel, name: str, n_layers: int) -> nn.ModuleList:
