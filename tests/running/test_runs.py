@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specstudy.config import SpecConfig, StudyConfig, to_mapping
+from specstudy.config import PROJECT_ROOT, SpecConfig, StudyConfig, to_mapping
 from specstudy.running import runs
 from specstudy.tables import manifest
 from specstudy.tables.run_directory import run_directory
@@ -54,7 +54,6 @@ def test_a_failed_self_check_marks_the_run(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_an_empty_place_says_what_to_do(tmp_path: Path) -> None:
-    script = Path(runs.__file__)
-    command = [sys.executable, str(script), f"output_dir={tmp_path}/no runs, [yet]"]
+    command = [sys.executable, str(PROJECT_ROOT / "pipelines/runs.py"), f"output_dir={tmp_path}/no runs, [yet]"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert " ".join(done.stdout.split()) == f"no runs in {tmp_path}/no runs, [yet] yet; `make study` makes the first"
