@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pyarrow as pa
+from _processes import figure, measured
 
 from specstudy.records import STAGE_TABLES, TABLES
 from specstudy.tables.run import open_run
@@ -128,21 +127,6 @@ def measure(n: int) -> None:
         figure(f"read_{n}_s", reading_s(Path(place)))
 
 
-def measured(n: int) -> dict[str, float]:
-    """The figures of n results, by what they say, from a process of its own."""
-    child = subprocess.run(
-        [sys.executable, __file__, "--results", str(n)], check=True, stdout=subprocess.PIPE, text=True
-    )
-    print(child.stdout, end="", flush=True)
-    lines = [line.split() for line in child.stdout.splitlines()]
-    return {name.replace(f"_{n}", ""): float(value) for _, name, value in lines}
-
-
-def figure(name: str, value: float) -> None:
-    """One result."""
-    print(f"figure {name} {value:.2f}", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=int, help="only measure this number of them, in this process")
@@ -155,7 +139,7 @@ def main() -> None:
         write_s, read_s = store_round_trip_s(Path(place))
     figure("store_write_ms", 1000 * write_s)
     figure("store_read_ms", 1000 * read_s)
-    fewest, *_, most = [measured(n) for n in NUMBERS]
+    fewest, *_, most = [measured(__file__, "--results", n) for n in NUMBERS]
     n_times = NUMBERS[-1] / NUMBERS[0]
     figure("consolidate_growth", most["consolidate_s"] / fewest["consolidate_s"] / n_times)
     figure("consolidate_peak_growth", most["consolidate_peak_mib"] / fewest["consolidate_peak_mib"])

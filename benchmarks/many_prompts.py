@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from _processes import figure, measured
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -46,21 +47,6 @@ def measure(n: int) -> None:
             figure(f"{name}_{n}_peak_mib", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
-def measured(n: int) -> dict[str, float]:
-    """The figures of n prompts, by what they say, from a process of its own."""
-    child = subprocess.run(
-        [sys.executable, __file__, "--prompts", str(n)], check=True, stdout=subprocess.PIPE, text=True
-    )
-    print(child.stdout, end="", flush=True)
-    lines = [line.split() for line in child.stdout.splitlines()]
-    return {name.replace(f"_{n}", ""): float(value) for _, name, value in lines}
-
-
-def figure(name: str, value: float) -> None:
-    """One result."""
-    print(f"figure {name} {value:.2f}", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, help="only measure this number of them, in this process")
@@ -70,7 +56,7 @@ def main() -> None:
         measure(options.prompts)
         return
     numbers = sorted(options.numbers)
-    each = [measured(n) for n in numbers]
+    each = [measured(__file__, "--prompts", n) for n in numbers]
     for name in ("prefill", "reuse"):
         figure(f"{name}_growth", each[-1][f"{name}_ms_a_prompt"] / each[0][f"{name}_ms_a_prompt"])
     more_mib = each[-1]["reuse_peak_mib"] - each[0]["reuse_peak_mib"]

@@ -126,7 +126,7 @@ def _status_of_point(stage: Stage, composed: DictConfig) -> int:
     except UserError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
-    except Exception as error:
+    except Exception as error:  # memory runs out anywhere; whatever else comes here is a bug
         if line := out_of_memory.line_for(error):
             print(f"error: {line}", file=sys.stderr)
             return 2
@@ -163,7 +163,7 @@ def _status(run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(interruption.MESSAGE, file=sys.stderr)
         return interruption.INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # memory runs out anywhere; whatever else comes here is a bug
         if line := out_of_memory.line_for(error):
             print(f"error: {line}", file=sys.stderr)
             return 2
