@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -22,6 +22,7 @@ def partial_by_residuals(x: np.ndarray, y: np.ndarray, held: np.ndarray) -> floa
 
 class TestCoefficients:
     @given(st.integers(0, 1000))
+    @example(859)  # the covariate fixes one of them
     def test_is_scipys_and_the_partial_one_that_of_residuals(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
         prompts = np.repeat([0, 1, 2], [12, 9, 30])
@@ -31,7 +32,9 @@ class TestCoefficients:
         for prompt in range(3):
             rows = prompts == prompt
             assert plain[prompt] == pytest.approx(stats.spearmanr(x[rows], y[rows]).statistic)
-            assert partial[prompt] == pytest.approx(partial_by_residuals(x[rows], y[rows], held[rows]))
+            fixed = any(abs(stats.spearmanr(v[rows], held[rows]).statistic) > 1 - 1e-12 for v in (x, y))
+            expected = np.nan if fixed else partial_by_residuals(x[rows], y[rows], held[rows])
+            assert partial[prompt] == pytest.approx(expected, nan_ok=True)
 
     def test_not_defined(self) -> None:
         prompts = np.repeat([0, 1, 2, 3], [7, 8, 8, 8])
