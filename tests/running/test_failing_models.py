@@ -120,7 +120,7 @@ def test_a_failed_prompt_leaves_no_tensors_behind(pair: Pair, tmp_path: Path) ->
             large = torch.zeros(10)
             held.append(weakref.ref(large))
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        if held:
+        if held and not found_at_the_next:  # the pass after the failure tells; each collection takes long
             gc.collect()
             found_at_the_next.append(any(reference() is not None for reference in held))
 
