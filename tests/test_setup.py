@@ -1,8 +1,16 @@
+import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
-import setup
+
+from specstudy.config import PROJECT_ROOT
+
+_SPEC = importlib.util.spec_from_file_location("setup", PROJECT_ROOT / "pipelines/setup.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+setup = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(setup)
 
 
 @pytest.fixture
