@@ -214,7 +214,8 @@ def _decode_tokens(plan: Plan, generations: pd.DataFrame, rng: np.random.Generat
 
 
 def _decode_runs(plan: Plan, generations: pd.DataFrame, tokens: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    means = tokens.groupby(["prompt_id", "repetition"], sort=False)[["entropy_bits", "entropy_norm"]].mean()
+    columns = ["entropy_bits", "entropy_norm", "draft_entropy_bits", "expected_accept"]
+    means = tokens.groupby(["prompt_id", "repetition"], sort=False)[columns].mean()
     decode_s = rng.uniform(3, 5, len(generations))
     return generations.assign(
         n_prompt_tokens=generations["n_content"] + len(TEMPLATE) + len(BOUNDARY),
@@ -222,10 +223,14 @@ def _decode_runs(plan: Plan, generations: pd.DataFrame, tokens: pd.DataFrame, rn
         finish_reason="length",
         mean_entropy_bits=means["entropy_bits"].to_numpy(),
         mean_entropy_norm=means["entropy_norm"].to_numpy(),
+        mean_draft_entropy_bits=means["draft_entropy_bits"].to_numpy(),
+        mean_expected_accept=means["expected_accept"].to_numpy(),
+        distinct_trigram_share=np.where(np.arange(len(generations)) % 25 == 7, 0.4, 0.97),
         ttft_s=0.2,
         decode_s=decode_s,
         tokens_per_s=plan.n_answer_tokens / decode_s,
         text="An answer.",
+        null_reason=None,
     )
 
 

@@ -90,7 +90,7 @@ class DecodeConfig(Section):
     temperature: float = setting(0.7, temperature_rule())
     top_p: float = setting(0.9, real(0, 1, above_low=True))
     max_new_tokens: int = setting(128, whole(1, 1_000_000))
-    repetitions: int = setting(1, whole(1, 10_000))
+    repetitions: int = setting(3, whole(1, 10_000))
     recorded_candidates: int = setting(5, whole(1, 100))
 
 

@@ -148,6 +148,12 @@ def flops_per_token(dimensions: Dimensions) -> float:
     return 2.0 * dimensions.matmul_parameters
 
 
+def distinct_trigram_share(token_ids: Sequence[int]) -> float | None:
+    """Distinct runs of three tokens among all of a text [T]: 1 if none comes twice; None under three tokens."""
+    trigrams = list(zip(token_ids, token_ids[1:], token_ids[2:], strict=False))
+    return ratio_or_none(len(set(trigrams)), len(trigrams))
+
+
 def mean_or_none(values: Sequence[float] | Floats) -> float | None:
     """Mean, or None of nothing."""
     return float(np.mean(values)) if len(values) else None

@@ -153,10 +153,14 @@ class DecodeRun(GenerationRow):
     finish_reason: str = column("eos or length")
     mean_entropy_bits: float = column("mean of entropy_bits over the answer", "bits")
     mean_entropy_norm: float = column("mean of entropy_norm over the answer")
+    mean_draft_entropy_bits: float = column("mean of draft_entropy_bits over the answer", "bits")
+    mean_expected_accept: float = column("mean of expected_accept over the answer, nothing censored")
+    distinct_trigram_share: float | None = column("distinct runs of three tokens among all; under .6 it repeats itself")
     ttft_s: float = column("prefill and the first token", "s")
     decode_s: float = column("from the end of prefill to the last token; several answers are one batch", "s")
     tokens_per_s: float = column("n_tokens / decode_s", "1/s")
     text: str = column("the answer")
+    null_reason: str | None = _null_reason()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,19 +364,6 @@ class TokenModelTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MediationPath:
-    """A path from context through entropy to acceptance, category, length and surprisal held constant."""
-
-    path: str = column("context_to_entropy, entropy_to_acceptance_given_context, indirect, direct or total")
-    n: int = column("prompts")
-    estimate: float | None = column("standard deviations (of ranks) a standard deviation")
-    ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
-    ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
-    p_value: float | None = column("two-sided p of no path")
-    null_reason: str | None = _null_reason()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A claim and its verdict."""
 
@@ -389,6 +380,9 @@ class Claim:
     margin: float = column("smallest effect of interest: distance from the reference; the equivalence margin")
     detectable_effect: float | None = column("minimum detectable effect at 80 % power: distance from the reference")
     n: int = column("prompts behind it")
+    declared: str = column("when the claim was written in its present form (ISO 8601 date)")
+    seen_on: list[str] = column("prompt sets on which results that bear on it had been seen by then")
+    is_confirmatory: bool = column("none of this run's prompts are among them")
     note: str = column("one plain sentence")
 
 
@@ -721,7 +715,6 @@ TABLES: dict[str, type] = {
     "predictors": PredictorScore,
     "calibration": CalibrationBin,
     "token_model": TokenModelTerm,
-    "mediation": MediationPath,
     "claims": Claim,
     "sink_roles": SinkRole,
     "sink_predictions": SinkPrediction,
@@ -743,7 +736,7 @@ TABLES: dict[str, type] = {
     "routing_costs": RoutingCost,
     "errors": ErrorRow,
 }
-MECHANISM_TABLES = ("predictors", "calibration", "token_model", "mediation")
+MECHANISM_TABLES = ("predictors", "calibration", "token_model")
 SINK_TABLES = (
     "sink_roles",
     "sink_predictions",

@@ -27,7 +27,6 @@ KINDS = {
         "version",
         "logistic",
         "predictor",
-        "mediation",
     ),
     CHAIN,
 }

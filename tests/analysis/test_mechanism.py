@@ -1,4 +1,4 @@
-"""Predictors, the token model, the mediated path and Simpson's paradox, each against an independent computation."""
+"""Predictors, the token model and Simpson's paradox, each against an independent computation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from specstudy.analysis import predictors
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.correlations import Pair
 from specstudy.analysis.mechanism import reversals
-from specstudy.analysis.mediation import PATHS, mediation
 from specstudy.analysis.study import AnalysisResult, analyze
 from specstudy.analysis.token_model import token_model
 from specstudy.records import Correlation
@@ -148,52 +147,6 @@ def test_the_token_model_refuses_what_it_cannot_fit():
     assert "is constant" in token_model(constant, FAST)["draft_entropy_bits"].null_reason
 
 
-def prompt_rows(n=120, a=-0.8, b=-0.8, direct=0.0, seed=0) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=n)
-    m = a * x + rng.normal(size=n)
-    y = b * m + direct * x + rng.normal(size=n)
-    return pd.DataFrame(
-        {
-            "x": x,
-            "m": m,
-            "y": y,
-            "category": np.repeat(["code", "math"], n // 2),
-            "n_tokens": rng.integers(20, 200, n).astype(float),
-            "prompt_nll_bits": rng.normal(size=n),
-        }
-    )
-
-
-def test_the_paths_are_those_of_least_squares_on_ranks():
-    rows = prompt_rows(direct=0.5)
-    found = mediation(rows, "x", "m", "y", FAST)
-    held = [rows["category"] == "math", rows["n_tokens"].rank(), rows["prompt_nll_bits"].rank()]
-    covariates = np.column_stack(held).astype(float)
-    left = {}
-    for name in "xmy":
-        ranks = rows[name].rank().to_numpy()
-        left[name] = sm.OLS(ranks, sm.add_constant(covariates)).fit().resid
-        left[name] /= left[name].std()
-    a = sm.OLS(left["m"], left["x"]).fit().params[0]
-    direct, b = sm.OLS(left["y"], np.column_stack([left["x"], left["m"]])).fit().params
-    values = [found[path].value for path in PATHS]
-    np.testing.assert_allclose(values, [a, b, a * b, direct, a * b + direct], atol=1e-9)
-
-
-def test_mediation_is_found_where_it_is_and_not_where_one_link_is_missing():
-    found = mediation(prompt_rows(), "x", "m", "y", FAST)
-    assert found["indirect"].low > 0.1
-    assert found["direct"].low < 0 < found["direct"].high
-    missing = mediation(prompt_rows(b=0.0), "x", "m", "y", FAST)
-    assert missing["indirect"].low < 0 < missing["indirect"].high
-
-
-def test_a_constant_context_measure_has_no_path():
-    found = mediation(prompt_rows().assign(x=10.0), "x", "m", "y", FAST)
-    assert {e.null_reason for e in found.values()} == {"x is constant (10)"}
-
-
 def record(subset: str, estimate: float, low: float, high: float) -> Correlation:
     return Correlation(
         level="prompt",
@@ -228,7 +181,7 @@ def result() -> AnalysisResult:
     return analyze(make_tables(Plan(n_answer_tokens=60)), FAST)
 
 
-@pytest.mark.parametrize("table", ["predictors", "calibration", "token_model", "mediation"])
+@pytest.mark.parametrize("table", ["predictors", "calibration", "token_model"])
 def test_rows_fit_their_tables(result, table):
     rows = getattr(result.mechanism, table)
     assert rows
@@ -243,4 +196,3 @@ def test_nothing_drafted_is_null_with_a_reason():
     assert {row.null_reason for row in mechanism.predictors} == {"no token was drafted and tested"}
     assert mechanism.calibration == []
     assert mechanism.token_model[0].null_reason == "no token was drafted and tested"
-    assert mechanism.mediation[0].null_reason == "acceptance was not measured"

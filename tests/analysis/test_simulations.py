@@ -20,7 +20,7 @@ from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import holm
 from specstudy.analysis.declarations import Declaration
 from specstudy.analysis.means import difference, mean, nested_mean
-from specstudy.analysis.mediation import mediation
+from specstudy.analysis.reliability import intraclass_correlation
 from specstudy.analysis.token_model import token_model
 from specstudy.analysis.verdicts import decide, detectable_correlation, p_at_margin
 from specstudy.analysis.within import median_within_prompt
@@ -152,13 +152,14 @@ def log_odds(n_prompts: int, slope: float) -> Callable[[Rng], Estimate]:
     return lambda rng: token_model(drafted(rng, n_prompts, slope, prompt_effect=0.0), SETTINGS)["draft_entropy_bits"]
 
 
-def indirect(n: int, first: float, second: float) -> Callable[[Rng], Estimate]:
+def repeated_answers(n: int, answers: int, shared: float) -> Callable[[Rng], Estimate]:
+    """The intraclass correlation of answers to n prompts, `shared` of whose variance lies between prompts."""
+
     def study(rng: Rng) -> Estimate:
-        x, mediator = pair(rng, n, first)
-        y = second * mediator + np.sqrt(1 - second**2) * rng.normal(size=n)
-        rows = pd.DataFrame({"x": x, "m": mediator, "y": y, "category": np.repeat(["code", "math"], n // 2)})
-        rows = rows.assign(n_tokens=rng.integers(20, 200, n).astype(float), prompt_nll_bits=rng.normal(size=n))
-        return mediation(rows, "x", "m", "y", SETTINGS)["indirect"]
+        prompts = np.repeat(np.arange(n), answers)
+        of_prompt = np.sqrt(shared) * rng.normal(size=n)
+        values = of_prompt[prompts] + np.sqrt(1 - shared) * rng.normal(size=len(prompts))
+        return intraclass_correlation(values, prompts, SETTINGS)
 
     return study
 
@@ -193,6 +194,7 @@ PLANTED = (
     Planted("share accepted", share_accepted(50), 0.4, quick=FEW),
     Planted("AUROC", auroc(50, -0.8), true_auroc(-0.8)),
     Planted("log-odds", log_odds(50, -0.8), -0.8),
+    Planted("intraclass correlation of 3 answers to 50 prompts", repeated_answers(50, 3, 0.5), 0.5, quick=FEW),
 )
 QUICK = [case for case in PLANTED if case.quick]
 
@@ -257,19 +259,6 @@ def test_tokens_taken_for_independent_would_not_keep_the_level():
         found += stats.spearmanr(x, y).pvalue < 0.05
     with pytest.raises(AssertionError):
         assert_rate(found, FEW, 0.05)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("first", "second"), [(0.0, 0.0), (-0.6, 0.0), (0.0, -0.6)])
-def test_a_path_with_a_link_missing_is_seldom_found(first, second):
-    """With both links missing the product's test is conservative, as is known of it."""
-    found = sum(not e.low <= 0 <= e.high for e in simulated(indirect(50, first, second), MANY))
-    assert_at_most(found, MANY, 0.05)
-
-
-@pytest.mark.long
-def test_a_path_with_both_links_is_found():
-    assert sum(e.low > 0 for e in simulated(indirect(50, -0.6, -0.6), FEW)) > 0.8 * FEW
 
 
 def test_a_family_of_nulls_has_a_finding_in_at_most_one_of_twenty_studies():

@@ -27,7 +27,7 @@ class AnalysisSettings:
 
     `confidence`: coverage of every interval. `primary`: the condition of claims and of figures of one condition (the
     nearest measured one where it was not measured). `sink_threshold`: the z-score over which a position was a sink at
-    prefill. `thresholds`: those tried on the stored z-scores.
+    prefill. `thresholds`: those tried on the stored z-scores. `prompt_sets`: the sets that the prompts are of.
     """
 
     bootstrap_samples: int = 2000
@@ -36,6 +36,7 @@ class AnalysisSettings:
     primary: Condition = STUDY_CONDITION
     sink_threshold: float = 6.0
     thresholds: tuple[float, ...] = (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+    prompt_sets: tuple[str, ...] = ()
     _counts: dict[int, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def counts(self, n_prompts: int) -> Floats:

@@ -19,6 +19,8 @@ def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: Mapping
         _boundary(frame_of(tables, "prefill_tokens"), frame_of(tables, "decode_attention")),
         _first_token_attention(frame_of(tables, "prefill_tokens")),
         _commitment(frame_of(tables, "decode_tokens")),
+        _numbers(frame_of(tables, "decode_tokens")),
+        _over_acceptance_rate(prompts, suffixes),
         _speedup_over_theory(prompts, suffixes),
     ]
     return prompts.join(parts, how="left")
@@ -68,6 +70,24 @@ def _commitment(tokens: pd.DataFrame) -> pd.Series:
     continues = ~starts & tokens["token"].astype(str).str.match(r"\w").to_numpy(dtype=bool)
     difference = _by_prompt(tokens[starts], "entropy_bits") - _by_prompt(tokens[continues], "entropy_bits")
     return difference.rename("commitment_entropy_bits")
+
+
+def _numbers(tokens: pd.DataFrame) -> pd.Series:
+    """Mean entropy where a token with a digit is written minus that where another word is begun or continued."""
+    texts = tokens["token"].astype(str)
+    numbers_written = texts.str.contains(r"\d").to_numpy(dtype=bool)
+    words = texts.str.contains(r"[^\W\d_]").to_numpy(dtype=bool) & ~numbers_written
+    difference = _by_prompt(tokens[numbers_written], "entropy_bits") - _by_prompt(tokens[words], "entropy_bits")
+    return difference.rename("number_entropy_bits")
+
+
+def _over_acceptance_rate(prompts: pd.DataFrame, suffixes: Mapping[Condition, str]) -> pd.DataFrame:
+    """Accepted / tested minus accepted / proposed."""
+    differences = {
+        At("alpha_over_acceptance_rate", *named): prompts[At("alpha", *named)] - prompts[At("acceptance_rate", *named)]
+        for named in suffixes.items()
+    }
+    return pd.DataFrame(differences, index=prompts.index)
 
 
 def _speedup_over_theory(prompts: pd.DataFrame, suffixes: Mapping[Condition, str]) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,12 +91,17 @@ def _named(estimate: Estimate, test: Mapping[str, Any]) -> Estimate:
 
 
 def _mean(claim: Declaration, evidence: Evidence) -> Finding:
-    measure = claim.test["measure"]
+    measure, category = claim.test["measure"], claim.test.get("category")
     values = evidence.values(measure)
+    if category is not None:
+        values = values[(evidence.prompts["category"] == category).to_numpy(dtype=bool)]
+        if not len(values):
+            return not_run(f"no prompts of category {category}")
     if np.isnan(values).all():
         return not_run(_WHY_ABSENT.get(measure, f"{phrase(measure)} was not measured"))
     estimate = mean(values, evidence.settings, claim.reference)
-    return Finding(estimate, estimate.n, f"Mean {phrase(measure)}")
+    of = f" of {category} prompts" if category else ""
+    return Finding(estimate, estimate.n, f"Mean {phrase(measure)}{of}")
 
 
 _WHY_ABSENT = {
@@ -140,17 +145,23 @@ def _token_mean(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _paired(claim: Declaration, evidence: Evidence) -> Finding:
     key, measure = claim.test["key"], claim.test["measure"]
-    differences, extremes = _extremes(key, measure, evidence)
+    differences, extremes = _extremes(key, measure, evidence, claim.test.get("values"))
     if extremes is None:
-        return not_run(f"only one {key} was run; a sweep of {key} answers it")
+        asked = " and ".join(map(str, claim.test.get("values", ()))) or "two of them"
+        return not_run(f"it needs {key} {asked} on the same prompts; experiment=sampling_sweep runs them")
     estimate = mean(differences, evidence.settings)
     words = f"Mean {phrase(measure)} at {key} {extremes[1]:g} minus that at {extremes[0]:g}, paired by prompt,"
     return Finding(estimate, estimate.n, words)
 
 
-def _extremes(key: str, measure: str, evidence: Evidence) -> tuple[Floats, tuple[float, float] | None]:
-    """Per prompt: the measure at the highest value of a key minus that at its lowest, averaged over the other keys."""
+def _extremes(
+    key: str, measure: str, evidence: Evidence, wanted: Sequence[float] | None
+) -> tuple[Floats, tuple[float, float] | None]:
+    """Per prompt: the measure at the highest value of a key minus that at its lowest, averaged over the other keys;
+    at the highest and lowest of the `wanted` values, if these are given."""
     values = sorted({getattr(condition, key) for condition in evidence.suffixes})
+    if wanted is not None:
+        values = sorted(wanted) if set(wanted) <= set(values) else []
     if len(values) < 2:
         return np.zeros(0), None
     low, high = values[0], values[-1]
@@ -195,12 +206,6 @@ def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
     return Finding(estimate, evidence.tested["prompt_id"].nunique(), f"{words[0].upper()}{words[1:]}")
 
 
-def _mediation(claim: Declaration, evidence: Evidence) -> Finding:
-    estimate = evidence.mechanism.paths[claim.test["effect"]]
-    words = "Indirect effect of soft context health on acceptance through entropy (mediation is not causation)"
-    return Finding(estimate, estimate.n, words)
-
-
 TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "correlation": _correlation,
     "mean": _mean,
@@ -211,5 +216,4 @@ TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "version": _version,
     "logistic": _logistic,
     "predictor": _predictor,
-    "mediation": _mediation,
 }

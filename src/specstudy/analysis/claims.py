@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.claim_tests import TESTS, Evidence
 from specstudy.analysis.correlations import holm
 from specstudy.analysis.declarations import Declaration
@@ -17,11 +20,12 @@ def answer_claims(declared: list[Declaration], evidence: Evidence) -> list[Claim
     findings = {claim.id: TESTS[claim.test["kind"]](claim, evidence) for claim in tested}
     adjusted = _adjusted(tested, findings)
     records = {
-        claim.id: _as_record(claim, findings[claim.id], adjusted[claim.id], evidence.settings.confidence)
-        for claim in tested
+        claim.id: _as_record(claim, findings[claim.id], adjusted[claim.id], evidence.settings) for claim in tested
     }
     links = [records[claim.id] for claim in tested if claim.link]
-    records |= {claim.id: _whole_chain(claim, links) for claim in declared if claim.id not in records}
+    records |= {
+        claim.id: _whole_chain(claim, links, evidence.settings) for claim in declared if claim.id not in records
+    }
     return [records[claim.id] for claim in declared]
 
 
@@ -34,8 +38,17 @@ def _adjusted(claims: list[Declaration], findings: dict[str, Finding]) -> dict[s
     return adjusted
 
 
-def _as_record(claim: Declaration, finding: Finding, p_adjusted: float | None, confidence: float) -> Claim:
-    estimate = finding.estimate
+def _told_apart(claim: Declaration, settings: AnalysisSettings) -> dict[str, Any]:
+    """What tells a description from a confirmation."""
+    return {
+        "declared": claim.declared.isoformat(),
+        "seen_on": [*claim.seen_on],
+        "is_confirmatory": not set(claim.seen_on) & set(settings.prompt_sets),
+    }
+
+
+def _as_record(claim: Declaration, finding: Finding, p_adjusted: float | None, settings: AnalysisSettings) -> Claim:
+    estimate, confidence = finding.estimate, settings.confidence
     verdict = decide(claim, estimate, p_adjusted, confidence)
     answered = finding if verdict != "not_run" else not_run(estimate.null_reason or "no interval")
     detectable = detectable_effect(claim, answered, confidence)
@@ -51,11 +64,12 @@ def _as_record(claim: Declaration, finding: Finding, p_adjusted: float | None, c
         margin=claim.margin,
         detectable_effect=detectable,
         n=finding.n_prompts,
+        **_told_apart(claim, settings),
         note=note(claim, answered, verdict, detectable),
     )
 
 
-def _whole_chain(claim: Declaration, links: list[Claim]) -> Claim:
+def _whole_chain(claim: Declaration, links: list[Claim], settings: AnalysisSettings) -> Claim:
     """The score of the chain: supported if every link is, contradicted if any link is, not run if any was not."""
     verdicts = [link.verdict for link in links]
     counts = [f"{verdicts.count(v)} {v.replace('_', ' ')}" for v in dict.fromkeys(verdicts)]
@@ -74,5 +88,6 @@ def _whole_chain(claim: Declaration, links: list[Claim]) -> Claim:
         margin=claim.margin,
         detectable_effect=None,
         n=min((link.n for link in links), default=0),
+        **_told_apart(claim, settings),
         note=f"Of the chain's {len(links)} links: {', '.join(counts)}.",
     )

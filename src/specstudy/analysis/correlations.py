@@ -1,7 +1,8 @@
 """The families of correlations that the study reports, as records.
 
 Subsets at prompt level: `all`; each category; `within_category` (category held constant); `given_length` (ln n_tokens
-held constant); `within_category_given_length` (both); `given_confounders` (these two and prompt_nll_bits). At token
+held constant); `within_category_given_length` (both); `given_confounders` (these two and prompt_nll_bits);
+`given_confounders_not_repetitive` (the same without answers that repeat themselves). At token
 level: `all`, each category, and `within_prompt`, where the estimate is the median over prompts of the coefficient
 inside one prompt. Holm's adjustment runs within one level, subset and method.
 """
@@ -16,7 +17,16 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
 from specstudy.analysis.correlation import Method, correlate
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES, ENTROPY_MEASURE, At, Key
+from specstudy.analysis.measures import (
+    ACCEPTANCE_MEASURES,
+    ANSWER_ACCEPTANCE_MEASURE,
+    ANSWER_MEASURES,
+    CONTEXT_MEASURES,
+    DRAFT_ENTROPY_MEASURE,
+    ENTROPY_MEASURE,
+    At,
+    Key,
+)
 from specstudy.analysis.within import median_within_prompt
 from specstudy.condition import Condition
 from specstudy.records import Correlation
@@ -35,12 +45,17 @@ class Pair(NamedTuple):
 
 
 def chain_pairs(suffixes: Mapping[Condition, str]) -> list[tuple[str, Key]]:
-    """Every pair of the chain: context with entropy, entropy with acceptance, context with acceptance."""
-    acceptance = [At(measure, *named) for named in suffixes.items() for measure in ACCEPTANCE_MEASURES]
+    """Every pair of the chain: context, then either entropy, with what comes after it.
+
+    Both entropies and the first acceptance are of one text, the verifier's own answers; acceptance at a condition is
+    that of another text, the speculative answer.
+    """
+    elsewhere = [At(measure, *named) for named in suffixes.items() for measure in ACCEPTANCE_MEASURES]
+    acceptance: list[Key] = [ANSWER_ACCEPTANCE_MEASURE, *elsewhere]
     return [
-        *((context, ENTROPY_MEASURE) for context in CONTEXT_MEASURES),
-        *((ENTROPY_MEASURE, accepted) for accepted in acceptance),
-        *((context, accepted) for context in CONTEXT_MEASURES for accepted in acceptance),
+        *((context, of_answer) for context in CONTEXT_MEASURES for of_answer in ANSWER_MEASURES),
+        *((entropy, accepted) for entropy in (ENTROPY_MEASURE, DRAFT_ENTROPY_MEASURE) for accepted in acceptance),
+        *((context, accepted) for context in CONTEXT_MEASURES for accepted in elsewhere),
     ]
 
 
@@ -63,15 +78,18 @@ def prompt_subsets(prompts: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, Float
 
 
 def prompt_correlations(
-    prompts: pd.DataFrame, suffixes: Mapping[Condition, str], settings: AnalysisSettings
+    prompts: pd.DataFrame, distinct: pd.DataFrame, suffixes: Mapping[Condition, str], settings: AnalysisSettings
 ) -> Iterator[tuple[Pair, Estimate]]:
-    """All pairs of the chain on every subset of a prompt frame, not yet adjusted."""
-    for subset, (rows, covariates) in prompt_subsets(prompts).items():
+    """All pairs of the chain on every subset of a prompt frame, not yet adjusted; `distinct` is the frame without
+    answers that repeat themselves."""
+    subsets = prompt_subsets(prompts)
+    subsets["given_confounders_not_repetitive"] = prompt_subsets(distinct)["given_confounders"]
+    for subset, (rows, covariates) in subsets.items():
         for x, y in chain_pairs(suffixes):
             for method in METHODS:
                 a, b = rows[x].to_numpy(), rows[y].to_numpy()
                 n = int((np.isfinite(a) & np.isfinite(b)).sum())
-                held = (x == "n_tokens" and "length" in subset) or (subset == "given_confounders" and x in CONFOUNDERS)
+                held = (x == "n_tokens" and "length" in subset) or ("given_confounders" in subset and x in CONFOUNDERS)
                 if n and held:
                     # Pearson's would be left with what is not linear in the logarithm.
                     estimate = Estimate(n, null_reason=f"{x} is held constant")
@@ -115,13 +133,15 @@ def holm(p_values: list[float | None]) -> list[float | None]:
 
 def all_correlations(
     prompts: pd.DataFrame,
+    distinct: pd.DataFrame,
     decoded: pd.DataFrame,
     tested: Mapping[Condition, pd.DataFrame],
     suffixes: Mapping[Condition, str],
     settings: AnalysisSettings,
 ) -> dict[Pair, Correlation]:
-    """Every correlation of the study, adjusted within its family: one level, subset and method."""
-    found = dict(prompt_correlations(prompts, suffixes, settings))
+    """Every correlation of the study, adjusted within its family: one level, subset and method. `distinct`: `prompts`
+    without answers that repeat themselves."""
+    found = dict(prompt_correlations(prompts, distinct, suffixes, settings))
     on_text: list[tuple[str, Key]] = [(x, "expected_accept") for x in ("draft_entropy_bits", "entropy_bits")]
     found |= token_correlations(decoded, on_text, settings)
     for condition, tokens in tested.items():

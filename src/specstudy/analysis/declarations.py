@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from importlib import resources
 from typing import Any, Literal
 
@@ -15,7 +16,10 @@ Direction = Literal["greater", "less", "equivalent"]
 
 @dataclass(frozen=True)
 class Declaration:
-    """A claim as declared; `link` names the link of the chain that it speaks about, if any."""
+    """A claim as declared; `link` names the link of the chain that it speaks about, if any.
+
+    `declared`: the date of its present form. `seen_on`: prompt sets whose results bore on it and were known by then.
+    """
 
     id: str
     family: str
@@ -24,6 +28,8 @@ class Declaration:
     test: Mapping[str, Any]
     direction: Direction
     margin: float
+    declared: date
+    seen_on: Sequence[str]
     reference: float = 0.0
     link: str | None = None
 

@@ -12,9 +12,9 @@ import pandas as pd
 from specstudy import formulas
 from specstudy.analysis.bootstrap import Floats
 from specstudy.analysis.measures import (
+    ANSWER_MEASURES,
     CONDITION_KEYS,
     CONTEXT_MEASURES,
-    ENTROPY_MEASURE,
     At,
     condition_suffixes,
     measures_in,
@@ -70,7 +70,8 @@ def of_condition(frame: pd.DataFrame, condition: Condition) -> pd.DataFrame:
 
 
 def prompt_frame(tables: Tables) -> pd.DataFrame:
-    """One row a prompt, indexed by prompt_id: category, context measures, entropy; acceptance and speed by condition.
+    """One row a prompt, indexed by prompt_id: category, context measures, both entropies and expected acceptance of the
+    verifier's own answers; acceptance and speed by condition.
 
     What depends on the condition stands under `At`. Repetitions are averaged within the prompt first. Measures are
     float64, NaN where a prompt has none; a prompt that failed in a stage keeps what the other stages measured.
@@ -79,10 +80,25 @@ def prompt_frame(tables: Tables) -> pd.DataFrame:
     parts: list[pd.DataFrame | pd.Series] = [
         _averaged(frame_of(tables, "prefill_prompts"), CONTEXT_MEASURES),
         _first_position(frame_of(tables, "prefill_tokens")),
-        _averaged(frame_of(tables, "decode_runs"), (ENTROPY_MEASURE,)),
+        _averaged(frame_of(tables, "decode_runs"), ANSWER_MEASURES),
         *(_at(named, _averaged(_spec_runs(tables, named[0]), measures_in("conditions"))) for named in suffixes.items()),
     ]
     return _categories(tables).join(parts, how="left")
+
+
+LEAST_DISTINCT_TRIGRAMS = 0.6
+"""An answer with a smaller share of distinct trigrams repeats itself."""
+
+
+def repeats_itself(runs: pd.DataFrame) -> np.ndarray:
+    """Which answers (rows of `decode_runs`) repeat themselves: bool (rows,)."""
+    return numbers(runs["distinct_trigram_share"]) < LEAST_DISTINCT_TRIGRAMS
+
+
+def without_repetitive(tables: Tables) -> Tables:
+    """The tables without the verifier's answers that repeat themselves."""
+    runs = frame_of(tables, "decode_runs")
+    return {**tables, "decode_runs": runs[~repeats_itself(runs)]}
 
 
 def _categories(tables: Tables) -> pd.DataFrame:

@@ -65,6 +65,14 @@ _DECLARED = (
         short="entropy (bits)",
     ),
     Measure(
+        "mean_draft_entropy_bits",
+        "mean draft entropy over the answer (bits)",
+        "entropy",
+        _ANSWERS,
+        "compare",
+        short="draft entropy (bits)",
+    ),
+    Measure(
         "mean_sampling_entropy_bits",
         "mean entropy of the distribution sampled from (bits)",
         "entropy",
@@ -74,11 +82,11 @@ _DECLARED = (
     ),
     Measure(
         "mean_expected_accept",
-        "expected acceptance on the verifier's own text",
+        "expected acceptance on the same text",
         "tokens",
-        _TOKENS,
-        "versions",
-        "expected_accept",
+        _ANSWERS,
+        "versions compare summary",
+        short="expected acceptance",
     ),
     Measure(
         "acceptance_rate",
@@ -151,6 +159,8 @@ _DECLARED = (
             ("boundary_z_generated", "z-score of the boundary's template tokens by attention from the answer"),
             ("first_token_attention", "attention from the last prompt positions to the first token (mean over heads)"),
             ("commitment_entropy_bits", "entropy where a word begins minus where it continues (bits)"),
+            ("number_entropy_bits", "entropy where a number is written minus that at other words (bits)"),
+            ("alpha_over_acceptance_rate", "alpha minus acceptance rate (accepted / tested minus accepted / proposed)"),
             ("bound_violated", "share of tokens under the entropy bound"),
             ("speedup_over_theory_flops", "measured speedup over theory with alpha and c from FLOPs"),
             ("speedup_over_theory_time", "measured speedup over theory with alpha and c from step times"),
@@ -194,6 +204,9 @@ def measures_in(place: Place, table: str | None = None) -> tuple[str, ...]:
 CONTEXT_MEASURES, ACCEPTANCE_MEASURES = measures_of("context"), measures_of("acceptance")
 THEORIES = measures_of("theory")
 PRIMARY_CONTEXT_MEASURE, ENTROPY_MEASURE = "context_health_soft", "mean_entropy_bits"
+DRAFT_ENTROPY_MEASURE, ANSWER_ACCEPTANCE_MEASURE = "mean_draft_entropy_bits", "mean_expected_accept"
+# Of the verifier's own answers: both entropies and acceptance on one text.
+ANSWER_MEASURES = (ENTROPY_MEASURE, DRAFT_ENTROPY_MEASURE, ANSWER_ACCEPTANCE_MEASURE)
 PRIMARY_ACCEPTANCE_MEASURE = "alpha_expected"
 
 

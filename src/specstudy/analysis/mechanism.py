@@ -1,4 +1,4 @@
-"""How the chain works where it can be taken apart: token by token, path by path, within and across categories."""
+"""How the chain works where it can be taken apart: token by token, within and across categories."""
 
 from __future__ import annotations
 
@@ -10,57 +10,43 @@ import pandas as pd
 from specstudy.analysis import predictors
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlations import Pair, holm
-from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_CONTEXT_MEASURE, Key
-from specstudy.analysis.mediation import mediation
 from specstudy.analysis.predictors import PREDICTORS, REFERENCE, Binned
 from specstudy.analysis.token_model import token_model
-from specstudy.records import CalibrationBin, Correlation, MediationPath, PredictorScore, TokenModelTerm
+from specstudy.records import CalibrationBin, Correlation, PredictorScore, TokenModelTerm
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`predictors`, `calibration`, `token_model`, `mediation` are the rows of the tables of these names.
+    """`predictors`, `calibration`, `token_model` are the rows of the tables of these names.
 
-    `scores`: (predictor, metric, minus) -> estimate, `minus` empty or the predictor that is subtracted. `terms` and
-    `paths`: the estimates behind the rows. `reversals`: pairs of measures whose correlation turns round within
+    `scores`: (predictor, metric, minus) -> estimate, `minus` empty or the predictor that is subtracted. `terms`: the
+    estimates behind the rows. `reversals`: pairs of measures whose correlation turns round within
     categories (Simpson's paradox), pooled and within.
     """
 
     predictors: list[PredictorScore]
     calibration: list[CalibrationBin]
     token_model: list[TokenModelTerm]
-    mediation: list[MediationPath]
     scores: dict[tuple[str, str, str], Estimate]
     terms: dict[str, Estimate]
-    paths: dict[str, Estimate]
     reversals: list[tuple[Pair, Correlation, Correlation]]
 
 
 def mechanism(
-    prompts: pd.DataFrame,
-    tested: pd.DataFrame | None,
-    acceptance: Key,
-    correlations: Mapping[Pair, Correlation],
-    settings: AnalysisSettings,
+    tested: pd.DataFrame | None, correlations: Mapping[Pair, Correlation], settings: AnalysisSettings
 ) -> Mechanism:
-    """Everything about the primary condition's tokens (None where nothing was drafted) and about the mediated path to
-    `acceptance`."""
+    """Everything about the primary condition's tokens (None where nothing was drafted)."""
     none = Estimate(0, null_reason="no token was drafted and tested")
     binned = {p.name: "" if tested is None else predictors.binned(tested, p) for p in PREDICTORS}
     scores = dict.fromkeys(_score_keys(), none) if tested is None else dict(_scores(binned, settings))
     terms = {"draft_entropy_bits": none} if tested is None else token_model(tested, settings)
-    paths = {"indirect": Estimate(0, null_reason="acceptance was not measured")}
-    if acceptance in prompts:
-        paths = mediation(prompts, PRIMARY_CONTEXT_MEASURE, ENTROPY_MEASURE, acceptance, settings)
     n_prompts = 0 if tested is None else tested["prompt_id"].nunique()
     return Mechanism(
         predictors=[_score_row(key, e, n_prompts) for key, e in scores.items()],
         calibration=list(_calibration_rows(binned, settings)),
         token_model=_term_rows(terms, n_prompts),
-        mediation=[_path_row(name, e) for name, e in paths.items()],
         scores=scores,
         terms=terms,
-        paths=paths,
         reversals=list(reversals(correlations)),
     )
 
@@ -145,12 +131,3 @@ def _term_rows(terms: dict[str, Estimate], n_prompts: int) -> list[TokenModelTer
         )
         for name, e in terms.items()
     ]
-
-
-def _path_row(path: str, e: Estimate) -> MediationPath:
-    return MediationPath(
-        path=path,
-        n=e.n,
-        **e.row(),
-        p_value=e.against(0.0).p_value,
-    )

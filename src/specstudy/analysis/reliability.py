@@ -1,85 +1,128 @@
-"""How repeatable each measure is within one generation, and so how strong a correlation could be at most.
+"""How repeatable each measure is from one answer to the next, and so how strong a correlation could be at most.
 
-A measure is taken on odd and on even tokens apart; their correlation over prompts, stepped up to full length by
-Spearman and Brown (2r / (1 + r)), is its reliability. Noise in two measures bounds their correlation by
-sqrt(r_x * r_y) (Spearman 1904). Neighbouring tokens are alike, so halves that alternate flatter the measure a little.
+Answers to one prompt are drawn independently. Their intraclass correlation, (MSB - MSW) / (MSB + (k - 1) MSW) from a
+one-way analysis of variance (Shrout and Fleiss 1979, ICC(1, 1)), is the reliability of one answer; stepped up by
+Spearman and Brown, k r / (1 + (k - 1) r), that of the mean over k answers. Noise in two measures of different texts
+bounds their correlation by sqrt(r_x * r_y) (Spearman 1904). Two measures of one text share their noise: no such bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
-from specstudy.analysis.correlation import correlate
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_totals
 from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
-from specstudy.analysis.means import estimate_frame
-from specstudy.analysis.measures import CONTEXT_MEASURES, At, Key
+from specstudy.analysis.means import estimate_frame, numbered
+from specstudy.analysis.measures import (
+    ACCEPTANCE_MEASURES,
+    ANSWER_ACCEPTANCE_MEASURE,
+    ANSWER_MEASURES,
+    CONTEXT_MEASURES,
+    PRIMARY_ACCEPTANCE_MEASURE,
+    At,
+    Key,
+)
 from specstudy.condition import Condition
 
+FEWEST_PROMPTS = 3
 
-def reliabilities(
-    tables: Tables,
-    decoded: pd.DataFrame,
-    tested: Mapping[Condition, pd.DataFrame],
-    suffixes: Mapping[Condition, str],
-    settings: AnalysisSettings,
-) -> pd.DataFrame:
-    """Split-half reliability of entropy and of each acceptance number: measure, n prompts, value, low, high."""
+
+def reliabilities(tables: Tables, suffixes: Mapping[Condition, str], settings: AnalysisSettings) -> pd.DataFrame:
+    """Reliability of each measure that is sampled: measure, answers a prompt, that of a single answer, n prompts, that
+    of the mean over the answers as value, low, high.
+
+    Expected alpha of a study with one speculative answer a prompt is as reliable as the expected acceptance of one of
+    the verifier's own answers, which is the same mean over another text of the same models.
+    """
 
     def rows() -> Iterator[tuple[Mapping[str, Any], Estimate]]:
-        entropy = decoded.sort_values(["prompt_id", "repetition", "step"])
-        yield {"measure": "mean_entropy_bits"}, split_half(_halves(entropy, "entropy_bits"), settings)
-        for condition, tokens in tested.items():
-            named = condition, suffixes[condition]
-            tokens = tokens.sort_values(["prompt_id", "repetition", "round", "index"])
-            for measure, column in (("alpha", "accepted"), ("alpha_expected", "expected_accept")):
-                yield {"measure": At(measure, *named)}, split_half(_halves(tokens, column), settings)
-            rounds = of_condition(frame_of(tables, "spec_rounds"), condition)
-            yield {"measure": At("acceptance_rate", *named)}, split_half(_round_halves(rounds), settings)
+        runs = frame_of(tables, "decode_runs")
+        single = {measure: _of_one_answer(runs, measure, settings) for measure in ANSWER_MEASURES}
+        for measure, found in single.items():
+            yield _stepped_up(measure, found, _answers_a_prompt(runs))
+        for condition, suffix in suffixes.items():
+            spoken = of_condition(frame_of(tables, "spec_runs"), condition)
+            answers = _answers_a_prompt(spoken)
+            for measure in ACCEPTANCE_MEASURES:
+                key = At(measure, condition, suffix)
+                if answers > 1:
+                    yield _stepped_up(key, _of_one_answer(spoken, measure, settings), answers)
+                elif measure == PRIMARY_ACCEPTANCE_MEASURE:
+                    yield _stepped_up(key, single[ANSWER_ACCEPTANCE_MEASURE], answers)
 
-    return estimate_frame(rows(), ("measure",))
-
-
-def _halves(tokens: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Mean of odd and of even tokens, counted within each prompt: frame (prompts, 2)."""
-    parity = tokens.groupby("prompt_id", observed=True).cumcount() % 2
-    return tokens[column].groupby([tokens["prompt_id"], parity], observed=True).mean().unstack()
+    return estimate_frame(rows(), ("measure", "answers", "single"))
 
 
-def _round_halves(rounds: pd.DataFrame) -> pd.DataFrame:
-    keys = [rounds["prompt_id"], rounds["round"] % 2]
-    sums = pd.DataFrame({key: numbers(rounds[key]) for key in ("n_accepted", "n_proposed")}, index=rounds.index)
-    sums = sums.groupby(keys).sum()
-    return (sums["n_accepted"] / sums["n_proposed"]).unstack()
+def _answers_a_prompt(runs: pd.DataFrame) -> float:
+    return len(runs) / max(1, runs["prompt_id"].nunique())
 
 
-def split_half(halves: pd.DataFrame, settings: AnalysisSettings) -> Estimate:
-    """Reliability of the whole from its halves: float64 (prompts, 2) -> estimate; null where the halves disagree."""
-    if halves.shape[1] < 2:
-        return Estimate(0, null_reason="one token a prompt cannot be split")
-    odd, even = (halves.iloc[:, i].to_numpy(dtype=np.float64) for i in (0, 1))
-    half = correlate(odd, even, np.arange(len(odd)), "pearson", settings)
-    if half.value is None or half.low is None or half.high is None:
-        return half
-    if half.value <= 0:
-        return Estimate(half.n, null_reason=f"the halves do not agree (r = {half.value:.2f})")
-    return Estimate(half.n, spearman_brown(half.value), spearman_brown(half.low), spearman_brown(half.high))
+def _of_one_answer(runs: pd.DataFrame, measure: str, settings: AnalysisSettings) -> Estimate:
+    values = numbers(runs[measure])
+    known = np.isfinite(values)
+    return intraclass_correlation(values[known], numbered(runs["prompt_id"][known])[0], settings)
 
 
-def spearman_brown(half: float) -> float:
-    """Reliability of a measure twice as long: 2r / (1 + r); 0 where the halves do not agree."""
-    return 2 * half / (1 + half) if half > 0 else 0.0
+def _stepped_up(measure: Key, single: Estimate, answers: float) -> tuple[Mapping[str, Any], Estimate]:
+    keys = {"measure": measure, "answers": answers, "single": np.nan if single.value is None else single.value}
+    if single.value is None or single.low is None or single.high is None:
+        return keys, single
+    value, low, high = (spearman_brown(end, answers) for end in (single.value, single.low, single.high))
+    return keys, Estimate(single.n, value, low, high)
+
+
+def intraclass_correlation(values: Floats, prompts: Codes, settings: AnalysisSettings) -> Estimate:
+    """Reliability of one answer: `values` (answers,) of the prompts numbered from 0; n is the number of prompts.
+
+    Null where no prompt has two answers, and where answers to one prompt are no more alike than those to others.
+    """
+    totals = np.column_stack([np.bincount(prompts, weights) for weights in (np.ones(len(values)), values, values**2)])
+    n_prompts = len(totals)
+    if n_prompts < FEWEST_PROMPTS or len(values) <= n_prompts:
+        why = f"{len(values)} answers to {n_prompts} prompts; several a prompt and {FEWEST_PROMPTS} prompts are needed"
+        return Estimate(n_prompts, null_reason=why)
+    if np.ptp(values) <= 1e-9 * max(1.0, abs(values[0])):
+        return Estimate(n_prompts, null_reason=f"is constant ({values[0]:.4g})")
+    count, total, squares = totals.T
+    sums = np.column_stack([np.ones(n_prompts), count, count**2, total, total**2 / count, squares])
+    found = resampled_totals(sums, _from_sums, settings)
+    if found is not None and found.value <= 0:
+        why = f"answers to one prompt are no more alike than those to different prompts (r = {found.value:.2f})"
+        return Estimate(n_prompts, null_reason=why)
+    known = estimate(n_prompts, found, settings.confidence)
+    return known if known.low is None else replace(known, low=max(known.low, 0.0))
+
+
+def _from_sums(sums: Floats) -> Floats:
+    """ICC(1, 1) by sample from sums over prompts (samples, 6): 1, answers, their square, total, its square over the
+    answers, squares. Prompts with unequal numbers of answers count by their effective number (Donner 1986)."""
+    n_prompts, n, n_squared, total, between, squares = sums.T
+    between_mean = (between - total**2 / n) / (n_prompts - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        within_mean = (squares - between) / (n - n_prompts)
+        answers = (n - n_squared / n) / (n_prompts - 1)
+        found: Floats = (between_mean - within_mean) / (between_mean + (answers - 1) * within_mean)
+    return found
+
+
+def spearman_brown(single: float, answers: float) -> float:
+    """Reliability of the mean over so many answers from that of one: k r / (1 + (k - 1) r)."""
+    return answers * single / (1 + (answers - 1) * single)
 
 
 def ceiling(reliability: pd.DataFrame, x: Key, y: Key) -> float | None:
-    """The strongest correlation that the noise in x and y leaves room for; None if a reliability is not known.
+    """The strongest correlation that the noise in x and y leaves room for; None if a reliability is not known, and for
+    two measures of one text.
 
     Context measures are computed, not sampled: the same prompt gives the same value, so theirs is 1.
     """
+    if x in ANSWER_MEASURES and y in ANSWER_MEASURES:
+        return None
     known: dict[Key, float] = dict.fromkeys(CONTEXT_MEASURES, 1.0)
     known.update(zip(reliability["measure"], reliability["value"], strict=True))
     product = known.get(x, np.nan) * known.get(y, np.nan)

@@ -16,10 +16,18 @@ from specstudy.analysis.correlations import Pair, all_correlations
 from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.entropy_bound import entropy_bounds
 from specstudy.analysis.interventions import Interventions, analyze_interventions
-from specstudy.analysis.join import Tables, conditions_measured, decoded_tokens, prompt_frame, tested_tokens
+from specstudy.analysis.join import (
+    Tables,
+    conditions_measured,
+    decoded_tokens,
+    frame_of,
+    prompt_frame,
+    repeats_itself,
+    tested_tokens,
+    without_repetitive,
+)
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
-    PRIMARY_ACCEPTANCE_MEASURE,
     At,
     Key,
     condition_suffixes,
@@ -40,8 +48,9 @@ class AnalysisResult:
     """What the analysis found; frames hold NaN where a value is not defined, and say why in `null_reason`.
 
     `by_pair`: the rows of `correlations` by what they are of. `claims`: those of this table. `prompts`: a row a prompt,
-    its columns keyed by measure, or by measure and condition (`At`).
-    `by_category`: mean of each measure by category and over all. `reliability`: split halves.
+    its columns keyed by measure, or by measure and condition (`At`). `n_repetitive`: the verifier's answers that repeat
+    themselves.
+    `by_category`: mean of each measure by category and over all. `reliability`: of what is sampled.
     `sinks`: where attention gathers, and context health in its light.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the run's
     conditions side by side. `entropy_bounds`: rows of the table of this name. `routing`: None unless the verifier's
@@ -54,6 +63,7 @@ class AnalysisResult:
     claims: list[Claim]
     mechanism: Mechanism
     prompts: pd.DataFrame
+    n_repetitive: int
     suffixes: dict[Condition, str]
     primary: Condition | None
     by_category: pd.DataFrame
@@ -124,11 +134,11 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     related = {condition: suffixes[condition] for condition in of_other_gammas(suffixes, primary)} if primary else {}
     decoded = decoded_tokens(tables)
     tested = {condition: tested_tokens(tables, condition) for condition in related}
-    correlations = all_correlations(prompts, decoded, tested, related, settings)
+    distinct = prompt_frame(without_repetitive(tables))
+    correlations = all_correlations(prompts, distinct, decoded, tested, related, settings)
     declared = declarations()
     drafted = tested[primary] if primary else None
-    accepted = At(PRIMARY_ACCEPTANCE_MEASURE, primary) if primary else PRIMARY_ACCEPTANCE_MEASURE
-    explained = mechanism(prompts, drafted, accepted, correlations, settings)
+    explained = mechanism(drafted, correlations, settings)
     evidence = Evidence(
         with_claim_measures(prompts, tables, suffixes),
         with_bound(decoded),
@@ -146,10 +156,11 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         claims=answer_claims(declared, evidence),
         mechanism=explained,
         prompts=prompts,
+        n_repetitive=int(repeats_itself(frame_of(tables, "decode_runs")).sum()),
         suffixes=suffixes,
         primary=primary,
         by_category=means_by_category(prompts, prompts.columns.drop(["category", "first_position_z_score"]), settings),
-        reliability=reliabilities(tables, decoded, tested, related, settings),
+        reliability=reliabilities(tables, related, settings),
         by_round_index=acceptance.by_round_index(tested, related, settings),
         by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),

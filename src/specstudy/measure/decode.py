@@ -284,7 +284,7 @@ def measure_decode(
         attention = attention_from_generated(pair.verifier, rendered.token_ids, generation.token_ids)
         keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category, "repetition": repetition}
         records["decode_tokens"] += _token_records(keys, pair, generation, forced)
-        records["decode_runs"].append(_run_record(keys, pair, rendered, generation))
+        records["decode_runs"].append(_run_record(keys, pair, rendered, generation, forced))
         records["decode_attention"] += _attention_records(keys, rendered, attention)
     return records
 
@@ -316,8 +316,11 @@ def _token_records(keys: dict[str, Any], pair: Pair, generation: Generation, for
     ]
 
 
-def _run_record(keys: dict[str, Any], pair: Pair, rendered: RenderedPrompt, generation: Generation) -> DecodeRun:
+def _run_record(
+    keys: dict[str, Any], pair: Pair, rendered: RenderedPrompt, generation: Generation, forced: TeacherForced
+) -> DecodeRun:
     mean_bits = float(np.mean([step.entropy_bits for step in generation.steps]))
+    distinct = formulas.distinct_trigram_share(generation.token_ids)
     return DecodeRun(
         **keys,
         n_prompt_tokens=len(rendered.positions),
@@ -325,10 +328,14 @@ def _run_record(keys: dict[str, Any], pair: Pair, rendered: RenderedPrompt, gene
         finish_reason=generation.finish_reason,
         mean_entropy_bits=mean_bits,
         mean_entropy_norm=mean_bits / float(np.log2(pair.verifier.n_emittable)),
+        mean_draft_entropy_bits=float(np.mean(forced.draft_entropy_bits)),
+        mean_expected_accept=float(np.mean(forced.expected_accept)),
+        distinct_trigram_share=distinct,
         ttft_s=generation.ttft_s,
         decode_s=generation.decode_s,
         tokens_per_s=len(generation.steps) / generation.decode_s,
         text=text_of(pair.tokenizer, generation.token_ids),
+        null_reason="under three tokens hold no trigram" if distinct is None else None,
     )
 
 

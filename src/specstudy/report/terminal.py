@@ -41,6 +41,8 @@ def summary(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any],
     console.print()
     console.print(_means(result))
     console.print(_claims(result))
+    if seen := overview.seen_sentence(result):
+        console.print(Text(seen))
     if checks := list(check_rows(manifest)):
         console.print(_checks(checks))
     console.print(_files(run_dir))
@@ -64,7 +66,11 @@ def _checks(rows: list[CheckRow]) -> Table:
 
 def _findings(result: AnalysisResult, tables: Tables) -> list[str]:
     sentences = [overview.speed_sentence(result), experts_sentence(result), overview.reliability_sentence(result)]
-    sentences += [*overview.constant_measures(result), overview.failures_sentence(tables)]
+    sentences += [
+        overview.repetitive_sentence(result),
+        *overview.constant_measures(result),
+        overview.failures_sentence(tables),
+    ]
     return [sentence for sentence in sentences if sentence]
 
 

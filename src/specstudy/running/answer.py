@@ -66,4 +66,11 @@ def settings_of(config: StudyConfig) -> AnalysisSettings:
         primary=config.spec.primary,
         sink_threshold=config.prefill.threshold,
         thresholds=config.analysis.thresholds,
+        prompt_sets=prompt_sets(config.prompts.path),
     )
+
+
+def prompt_sets(path: str) -> tuple[str, ...]:
+    """The sets that the prompts of a file are of, by its name: study200 holds two."""
+    name = Path(path).stem
+    return ("study50", "confirm") if name == "study200" else (name,)

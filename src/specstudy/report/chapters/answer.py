@@ -29,6 +29,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     findings = [
         overview.speed_sentence(result),
         overview.reliability_sentence(result),
+        overview.repetitive_sentence(result),
         *overview.constant_measures(result),
     ]
     return {

@@ -14,6 +14,7 @@ from specstudy.report.narrative import overview
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context:
     return {
         "counts": overview.claims_sentence(result),
+        "seen": overview.seen_sentence(result),
         "sources": {declared.id: declared.source for declared in result.declarations},
     }
 

@@ -1,4 +1,4 @@
-"""The mechanism: what predicts a token's fate, all else equal, and by which path context would act."""
+"""The mechanism: what predicts a token's fate, all else equal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from specstudy.analysis.bootstrap import Estimate
 from specstudy.analysis.join import Tables
-from specstudy.analysis.mediation import CAUTION
 from specstudy.analysis.predictors import METRICS, PREDICTORS, REFERENCE
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
@@ -15,13 +14,12 @@ from specstudy.report.chapters.chapter import Chapter, Context
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
     mechanism = result.mechanism
-    if all(estimate.value is None for estimate in (*mechanism.scores.values(), *mechanism.paths.values())):
+    if all(estimate.value is None for estimate in mechanism.scores.values()):
         return None
     return {
         "metrics": METRICS,
         "reference": REFERENCE,
         "rows": [{"name": p.name, "cells": list(_cells(mechanism.scores, p.name))} for p in PREDICTORS],
-        "caution": CAUTION,
     }
 
 

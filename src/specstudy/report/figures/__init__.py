@@ -32,6 +32,7 @@ from specstudy.report.style import figure_style, save
 DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "attention_to_entropy": chain.attention_to_entropy,
     "entropy_to_acceptance": chain.entropy_to_acceptance,
+    "draft_entropy_to_acceptance": chain.draft_entropy_to_acceptance,
     "attention_to_acceptance": chain.attention_to_acceptance,
     "context_measures": context.context_measures,
     "by_category": categories.by_category,
@@ -64,9 +65,10 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
 CAPTIONS: dict[str, str] = {
     "attention_to_entropy": "First link: how evenly attention is spread over the prompt, against the entropy of the "
     "answer. A dot is a prompt; the line is least squares, the band its bootstrap interval over prompts.",
-    "entropy_to_acceptance": "Second link: entropy of the answer against acceptance (expected "
-    "alpha has the same mean as accepted / tested and far less noise).",
-    "attention_to_acceptance": "Both links at once: the spread of attention at prefill against acceptance.",
+    "entropy_to_acceptance": "Second link, on one text: the verifier's mean entropy over its own answers against "
+    "expected acceptance of the same tokens (nothing censored; a dot is the mean over a prompt's answers).",
+    "draft_entropy_to_acceptance": "The same with the draft's entropy, which is known before the verifier runs.",
+    "attention_to_acceptance": "Both links at once: the spread of attention at prefill against expected acceptance.",
     "context_measures": "Every context measure against entropy and acceptance: over all prompts, and adjusted for "
     "category and prompt length. A measure that does not vary has no correlation and is named.",
     "by_category": "Each prompt as a dot; the bar is the mean with its bootstrap interval.",
@@ -93,8 +95,8 @@ CAPTIONS: dict[str, str] = {
     "context_matrix": "Correlations among context measures. A dash: the measure does not vary.",
     "entropy_trace": "One answer, token by token: entropy of the verifier and of the draft on the same text "
     "(the prompt whose mean entropy is the median).",
-    "reliability": "Split-half reliability (odd against even tokens, Spearman-Brown corrected). The noise ceiling of a "
-    "correlation is the square root of the product of the two reliabilities.",
+    "reliability": "Intraclass correlation across answers to one prompt, stepped up to the number of answers. The "
+    "noise ceiling of a correlation of two texts is the square root of the product of the two reliabilities.",
     "round_time": "Where the time of a round goes: forward passes of the draft, forward pass of the verifier, and "
     "everything else.",
     "acceptance_by_gamma": "The three acceptance numbers against gamma. Accepted / proposed falls with gamma by "

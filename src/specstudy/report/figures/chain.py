@@ -1,4 +1,4 @@
-"""The three scatter plots of the chain."""
+"""The scatter plots of the chain."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from specstudy.analysis.bootstrap import Floats
 from specstudy.analysis.fit import fitted_line
 from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import (
+    ANSWER_ACCEPTANCE_MEASURE,
+    DRAFT_ENTROPY_MEASURE,
     ENTROPY_MEASURE,
-    PRIMARY_ACCEPTANCE_MEASURE,
     PRIMARY_CONTEXT_MEASURE,
     Key,
     label,
@@ -39,13 +40,18 @@ def attention_to_entropy(result: AnalysisResult, tables: Tables) -> Figure | Non
 
 
 def entropy_to_acceptance(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """Mean entropy against expected alpha."""
-    return _scatter(result, ENTROPY_MEASURE, result.at(PRIMARY_ACCEPTANCE_MEASURE))
+    """Mean verifier entropy against expected acceptance on the same text."""
+    return _scatter(result, ENTROPY_MEASURE, ANSWER_ACCEPTANCE_MEASURE)
+
+
+def draft_entropy_to_acceptance(result: AnalysisResult, tables: Tables) -> Figure | None:
+    """Mean draft entropy against expected acceptance on the same text."""
+    return _scatter(result, DRAFT_ENTROPY_MEASURE, ANSWER_ACCEPTANCE_MEASURE)
 
 
 def attention_to_acceptance(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """Context health against expected alpha."""
-    return _scatter(result, PRIMARY_CONTEXT_MEASURE, result.at(PRIMARY_ACCEPTANCE_MEASURE))
+    """Context health against expected acceptance."""
+    return _scatter(result, PRIMARY_CONTEXT_MEASURE, ANSWER_ACCEPTANCE_MEASURE)
 
 
 def _scatter(result: AnalysisResult, x: str, y: Key) -> Figure | None:

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables, rows_of
-from specstudy.analysis.measures import CONTEXT_MEASURES, ENTROPY_MEASURE, PRIMARY_ACCEPTANCE_MEASURE, Key, label
+from specstudy.analysis.measures import ANSWER_ACCEPTANCE_MEASURE, CONTEXT_MEASURES, ENTROPY_MEASURE, Key, label
 from specstudy.analysis.study import AnalysisResult
+from specstudy.report.narrative.overview import answers_in_words
 from specstudy.report.style import BLUE, INK, MUTED, PAPER, VERMILLION, bars_note, new_figure, wrapped
 
 _SUBSETS = {
@@ -19,7 +20,7 @@ _SUBSETS = {
 
 def context_measures(result: AnalysisResult, tables: Tables) -> Figure | None:
     """Spearman correlation of each context measure with entropy and with acceptance, as intervals."""
-    targets: list[Key] = [ENTROPY_MEASURE, result.at(PRIMARY_ACCEPTANCE_MEASURE)]
+    targets: list[Key] = [ENTROPY_MEASURE, ANSWER_ACCEPTANCE_MEASURE]
     targets = [y for y in targets if any(pair.y == y and r.n for pair, r in result.by_pair.items())]
     if not targets:
         return None
@@ -57,7 +58,7 @@ def _forest(axes: Axes, result: AnalysisResult, y: Key) -> None:
 
 
 def reliability(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """Split-half reliability of each measure that has one."""
+    """Reliability of the mean over a prompt's answers, of each measure that is sampled."""
     frame = result.reliability
     if frame["value"].notna().sum() == 0:
         return None
@@ -71,7 +72,9 @@ def reliability(result: AnalysisResult, tables: Tables) -> Figure | None:
             # Wherever it ends, the reason does not push the axes together.
             reason = wrapped(str(row.null_reason), 50)
             axes.text(0.02, place, reason, va="center", color=MUTED, fontsize=8, in_layout=False)
-    axes.set_yticks(places, [wrapped(label(name)) for name in frame["measure"]])
+    axes.set_yticks(
+        places, [f"{wrapped(label(row.measure))}\n{answers_in_words(row.answers)}" for row in rows_of(frame)]
+    )
     axes.invert_yaxis()
     axes.set_xlim(0, 1.02)
     axes.set_xlabel("reliability (1: no noise)")

@@ -7,14 +7,18 @@ from typing import Any
 
 import pandas as pd
 
-from specstudy.analysis.join import Tables, frame_of
+from specstudy.analysis.join import LEAST_DISTINCT_TRIGRAMS, Tables, frame_of, rows_of
 from specstudy.analysis.measures import (
+    ANSWER_ACCEPTANCE_MEASURE,
+    ANSWER_MEASURES,
     CONTEXT_MEASURES,
+    DRAFT_ENTROPY_MEASURE,
     ENTROPY_MEASURE,
     Key,
     condition_name,
     label,
     measures_in,
+    phrase,
     short,
 )
 from specstudy.analysis.study import AnalysisResult
@@ -56,6 +60,18 @@ def claims_sentence(result: AnalysisResult) -> str:
     return f"Of {len(result.claims)} claims: {_counts(result.claims)}."
 
 
+def seen_sentence(result: AnalysisResult) -> str:
+    """Which verdicts describe and which confirm; empty where every answered claim was declared before its data."""
+    answered = [claim for claim in result.claims if claim.verdict != "not_run"]
+    seen = [claim for claim in answered if not claim.is_confirmatory]
+    if not seen:
+        return ""
+    return (
+        f"{len(seen)} of the {len(answered)} claims answered were written after results on these prompts had been "
+        "seen: there a verdict describes. prompts=confirm, which nobody had looked at, tests them."
+    )
+
+
 def _counts(claims: list[Claim]) -> str:
     told = [verdict_words(claim) for claim in sorted(claims, key=lambda claim: [*VERDICTS].index(claim.verdict))]
     return ", ".join(f"{told.count(words)} {words}" for words in dict.fromkeys(told))
@@ -89,14 +105,33 @@ def speed_sentence(result: AnalysisResult) -> str:
 
 
 def reliability_sentence(result: AnalysisResult) -> str:
-    """The split-half reliabilities at the primary condition; empty where none is known."""
-    known = dict(zip(result.reliability["measure"], result.reliability["value"], strict=True))
-    parts = [
-        f"{name.removesuffix(' (bits)')} {number(known[m])}"
-        for name, m in summary_measures(result).items()
-        if m in known
-    ]
-    return f"Split-half reliability (odd against even tokens): {', '.join(parts)}." if parts else ""
+    """How repeatable the measures of an answer are; empty where no prompt has several answers."""
+    rows = result.reliability[result.reliability["measure"].isin(ANSWER_MEASURES)].dropna(subset="value")
+    if rows.empty:
+        return ""
+    told = ", ".join(f"{phrase(row.measure)} {number(row.value)} ({number(row.single)})" for row in rows_of(rows))
+    return f"Reliability of the {answers_in_words(rows['answers'].iloc[0])} (of one answer): {told}."
+
+
+def answers_in_words(answers: float) -> str:
+    """What a reliability is of, by the number of answers a prompt."""
+    return "one answer" if answers == 1 else f"mean over {answers:g} answers"
+
+
+def repetitive_sentence(result: AnalysisResult) -> str:
+    """How many of the verifier's answers repeat themselves, and what the links on one text are without them."""
+    if not result.n_repetitive:
+        return ""
+    links = []
+    for entropy in (ENTROPY_MEASURE, DRAFT_ENTROPY_MEASURE):
+        found = result.find("prompt", "given_confounders_not_repetitive", entropy, ANSWER_ACCEPTANCE_MEASURE)
+        if found and found.estimate is not None:
+            links.append(f"{phrase(entropy)} {number(found.estimate)} {interval(found.ci_low, found.ci_high)}")
+    without = (
+        f" Without them, the adjusted links to acceptance on the same text are: {', '.join(links)}." if links else ""
+    )
+    share = f"under {LEAST_DISTINCT_TRIGRAMS:g} of their trigrams are distinct"
+    return f"{result.n_repetitive} of the verifier's answers repeat themselves ({share}).{without}"
 
 
 def constant_measures(result: AnalysisResult) -> list[str]:
