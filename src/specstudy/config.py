@@ -49,10 +49,11 @@ class ModelsConfig(Section):
 class PromptsConfig(Section):
     """The prompt file, which of its categories, and how many of each (the first ones; null: all).
 
-    Of columns, `none` stands for no such column; what is in `context_column` follows the text. `template` names one of
-    several chat templates. `thinking` switches the thinking of templates that can (null: the template's own default).
-    `versions` asks each prompt in several ways: over contexts made worse at 1 to `doses` (`contexts` names the file of
-    contexts), with a position hidden from attention, or at other `temperatures` of the verifier.
+    Of columns, `none` stands for no such column; what is in `context_column` follows the text; prompts of one value in
+    `group_column` are not independent of each other. `template` names one of several chat templates. `thinking`
+    switches the thinking of templates that can (null: the template's own default). `versions` asks each prompt in
+    several ways: over contexts made worse at 1 to `doses` (`contexts` names the file of contexts), with a position
+    hidden from attention, or at other `temperatures` of the verifier.
     """
 
     NAME: ClassVar[str] = "prompts"
@@ -65,6 +66,7 @@ class PromptsConfig(Section):
     category_column: str = setting("category", TEXT)
     messages_column: str = setting("messages", TEXT)
     context_column: str = setting("none", TEXT)
+    group_column: str = setting("none", TEXT)
     template: str = setting("default", TEXT)
     thinking: bool | None = setting(None, optional(FLAG))
     versions: str = setting("none", one_of("none", "poisoned", "hidden", "temperatures"))

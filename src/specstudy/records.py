@@ -521,6 +521,13 @@ class SinkAnswer(EstimateRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptAsked(PromptRow):
+    """A prompt that the study asks."""
+
+    group: str | None = column("prompts of one group are not independent of each other; null for one on its own")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptVersion(PromptRow):
     """An altered version of a prompt, or the unaltered one that others are compared with."""
 
@@ -725,6 +732,7 @@ TABLES: dict[str, type] = {
     "context_distributions": ContextDistribution,
     "context_correlations": ContextCorrelation,
     "sink_answers": SinkAnswer,
+    "prompts": PromptAsked,
     "prompt_versions": PromptVersion,
     "version_effects": VersionEffect,
     "link_verdicts": LinkVerdict,

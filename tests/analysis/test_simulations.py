@@ -152,6 +152,28 @@ def log_odds(n_prompts: int, slope: float) -> Callable[[Rng], Estimate]:
     return lambda rng: token_model(drafted(rng, n_prompts, slope, prompt_effect=0.0), SETTINGS)["draft_entropy_bits"]
 
 
+def in_groups(rng: Rng, n_groups: int, shared: float) -> tuple[np.ndarray, np.ndarray]:
+    """A measure of three prompts in each of some groups, `shared` of whose variance lies between groups."""
+    groups = np.repeat(np.arange(n_groups), 3)
+    of_group = np.sqrt(shared) * rng.normal(size=n_groups)
+    return of_group[groups] + np.sqrt(1 - shared) * rng.normal(size=len(groups)), groups
+
+
+def mean_of_groups(rng: Rng) -> Estimate:
+    values, groups = in_groups(rng, 50, 0.8)
+    return mean(values, SETTINGS, groups=groups)
+
+
+def difference_of_groups(rng: Rng) -> Estimate:
+    (a, groups), (b, others) = in_groups(rng, 20, 0.8), in_groups(rng, 30, 0.8)
+    return difference(a + 1, b, SETTINGS, groups=(groups, others))
+
+
+def correlation_of_groups(rng: Rng) -> Estimate:
+    (x, groups), (y, _) = in_groups(rng, 50, 0.8), in_groups(rng, 50, 0.8)
+    return correlate(x, y, groups, "spearman", SETTINGS)
+
+
 def repeated_answers(n: int, answers: int, shared: float) -> Callable[[Rng], Estimate]:
     """The intraclass correlation of answers to n prompts, `shared` of whose variance lies between prompts."""
 
@@ -194,6 +216,9 @@ PLANTED = (
     Planted("share accepted", share_accepted(50), 0.4, quick=FEW),
     Planted("AUROC", auroc(50, -0.8), true_auroc(-0.8)),
     Planted("log-odds", log_odds(50, -0.8), -0.8),
+    Planted("mean of prompts in 50 groups", mean_of_groups, 0.0, quick=FEW),
+    Planted("difference of prompts in 20 and 30 groups", difference_of_groups, 1.0),
+    Planted("no correlation of prompts in 50 groups", correlation_of_groups, 0.0, quick=FEW),
     Planted("intraclass correlation of 3 answers to 50 prompts", repeated_answers(50, 3, 0.5), 0.5, quick=FEW),
 )
 QUICK = [case for case in PLANTED if case.quick]

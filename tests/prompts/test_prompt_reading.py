@@ -332,6 +332,13 @@ class TestColumns:
         assert [p.text for p in prompts] == ["2 + 3?", "3 + 3?"]
         assert notes == [f"{path}: not used: answer, n"]
 
+    def test_prompts_that_are_not_independent_carry_their_group(self, tmp_path: Path) -> None:
+        rows = [{"text": "Why?", "subject": "sky"}, {"text": "So?", "subject": "sky"}, {"text": "Who?", "subject": ""}]
+        path = written(tmp_path, "p.jsonl", json_lines(*rows))
+        prompts, notes = read_prompt_file(path, Columns(group="subject"))
+        assert ([p.group for p in prompts], notes) == (["sky", "sky", None], [])
+        assert [p.group for p in read_prompt_file(path)[0]] == [None] * 3
+
     def test_none_is_no_column_even_of_that_name(self, tmp_path: Path) -> None:
         path = written(tmp_path, "p.jsonl", json_lines({"text": "Why?", "none": "no", "prompt_id": "a"}))
         prompts, notes = read_prompt_file(path, Columns(prompt_id="none", category="none"))
@@ -364,6 +371,7 @@ class TestColumns:
             ),
             ({"text": "a"}, Columns(prompt_id="id"), "prompts.id_column=id: no row of"),
             ({"text": "a"}, Columns(context="input"), "prompts.context_column=input: no row of"),
+            ({"text": "a"}, Columns(group="subject"), "prompts.group_column=subject: no row of"),
         ],
     )
     def test_the_likely_setting_is_named(self, tmp_path: Path, row: object, columns: Columns, said: str) -> None:

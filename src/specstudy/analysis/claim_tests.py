@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import prompt_subsets
 from specstudy.analysis.declarations import Declaration
@@ -39,6 +39,11 @@ class Evidence:
     settings: AnalysisSettings
     versions: pd.DataFrame
 
+    @property
+    def groups(self) -> Codes:
+        """The group of each prompt: what is drawn together."""
+        return numbered(self.prompts["group"])[0]
+
     def measure(self, name: str) -> Key:
         """The column of a measure: as it is, or of the primary condition."""
         if name in self.prompts or self.primary is None:
@@ -63,7 +68,7 @@ def _prompt_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     x, y = (replace(evidence, prompts=rows).values(test[axis]) for axis in "xy")
     if np.isnan(x).all() or np.isnan(y).all():
         return not_run(f"{test['x']} and {test['y']} were not both measured")
-    estimate = correlate(x, y, np.arange(len(rows), dtype=np.intp), test["method"], evidence.settings, covariates)
+    estimate = correlate(x, y, numbered(rows["group"])[0], test["method"], evidence.settings, covariates)
     held = "" if covariates is None else ", adjusted for category, length and surprisal of the prompt,"
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(evidence.measure(test['y']))}"
     return Finding(_named(estimate, test), estimate.n, words + held, "correlation")
@@ -80,7 +85,7 @@ def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     if test["subset"] == "within_prompt":
         estimate = median_within_prompt(x, y, prompts, test["method"], evidence.settings)
         return Finding(_named(estimate, test), estimate.n, f"Median over prompts of the {words} within a prompt")
-    estimate = correlate(x, y, prompts, test["method"], evidence.settings)
+    estimate = correlate(x, y, numbered(tokens["group"])[0], test["method"], evidence.settings)
     return Finding(_named(estimate, test), len(np.unique(prompts)), words)
 
 
@@ -92,14 +97,15 @@ def _named(estimate: Estimate, test: Mapping[str, Any]) -> Estimate:
 
 def _mean(claim: Declaration, evidence: Evidence) -> Finding:
     measure, category = claim.test["measure"], claim.test.get("category")
-    values = evidence.values(measure)
+    values, groups = evidence.values(measure), evidence.groups
     if category is not None:
-        values = values[(evidence.prompts["category"] == category).to_numpy(dtype=bool)]
+        of_category = (evidence.prompts["category"] == category).to_numpy(dtype=bool)
+        values, groups = values[of_category], groups[of_category]
         if not len(values):
             return not_run(f"no prompts of category {category}")
     if np.isnan(values).all():
         return not_run(_WHY_ABSENT.get(measure, f"{phrase(measure)} was not measured"))
-    estimate = mean(values, evidence.settings, claim.reference)
+    estimate = mean(values, evidence.settings, claim.reference, groups)
     of = f" of {category} prompts" if category else ""
     return Finding(estimate, estimate.n, f"Mean {phrase(measure)}{of}")
 
@@ -116,8 +122,10 @@ def _difference(claim: Declaration, evidence: Evidence) -> Finding:
     missing = [name for name in (*test["over"], *test["under"]) if name not in present]
     if missing:
         return not_run(f"no prompts of category {', '.join(missing)}")
-    over, under = (values[evidence.prompts["category"].isin(test[side])] for side in ("over", "under"))
-    estimate = difference(over, under, evidence.settings)
+    sides = [evidence.prompts["category"].isin(test[side]).to_numpy(dtype=bool) for side in ("over", "under")]
+    over, under = (values[side] for side in sides)
+    groups = evidence.groups[sides[0]], evidence.groups[sides[1]]
+    estimate = difference(over, under, evidence.settings, groups=groups)
     words = f"Mean {phrase(test['measure'])} of {', '.join(test['over'])} minus that of {', '.join(test['under'])}"
     return Finding(estimate, estimate.n, words)
 
@@ -128,8 +136,7 @@ def _ordering(claim: Declaration, evidence: Evidence) -> Finding:
     if missing:
         return not_run(f"no prompts of category {', '.join(missing)}")
     ranks = categories.map({name: place for place, name in enumerate(test["categories"])}).to_numpy(dtype=np.float64)
-    prompts = np.arange(len(ranks))
-    estimate = correlate(ranks, evidence.values(test["measure"]), prompts, "spearman", evidence.settings)
+    estimate = correlate(ranks, evidence.values(test["measure"]), evidence.groups, "spearman", evidence.settings)
     words = f"Spearman correlation of {phrase(test['measure'])} with the claimed order of categories"
     return Finding(estimate, estimate.n, words, "correlation")
 
@@ -139,7 +146,7 @@ def _token_mean(claim: Declaration, evidence: Evidence) -> Finding:
     known = tokens.dropna(subset=[measure])
     if known.empty:
         return not_run(f"{phrase(measure)} was not measured")
-    estimate = nested_mean(known[measure].to_numpy(), *numbered(known["prompt_id"]), evidence.settings)
+    estimate = nested_mean(known[measure].to_numpy(), *numbered(known["group"]), evidence.settings)
     return Finding(estimate, known["prompt_id"].nunique(), f"Mean {phrase(measure)}")
 
 
@@ -149,7 +156,7 @@ def _paired(claim: Declaration, evidence: Evidence) -> Finding:
     if extremes is None:
         asked = " and ".join(map(str, claim.test.get("values", ()))) or "two of them"
         return not_run(f"it needs {key} {asked} on the same prompts; experiment=sampling_sweep runs them")
-    estimate = mean(differences, evidence.settings)
+    estimate = mean(differences, evidence.settings, groups=evidence.groups)
     words = f"Mean {phrase(measure)} at {key} {extremes[1]:g} minus that at {extremes[0]:g}, paired by prompt,"
     return Finding(estimate, estimate.n, words)
 

@@ -17,6 +17,7 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
 from specstudy.analysis.correlation import Method, correlate
+from specstudy.analysis.means import numbered
 from specstudy.analysis.measures import (
     ACCEPTANCE_MEASURES,
     ANSWER_ACCEPTANCE_MEASURE,
@@ -85,6 +86,7 @@ def prompt_correlations(
     subsets = prompt_subsets(prompts)
     subsets["given_confounders_not_repetitive"] = prompt_subsets(distinct)["given_confounders"]
     for subset, (rows, covariates) in subsets.items():
+        groups = numbered(rows["group"])[0]
         for x, y in chain_pairs(suffixes):
             for method in METHODS:
                 a, b = rows[x].to_numpy(), rows[y].to_numpy()
@@ -94,15 +96,16 @@ def prompt_correlations(
                     # Pearson's would be left with what is not linear in the logarithm.
                     estimate = Estimate(n, null_reason=f"{x} is held constant")
                 else:
-                    estimate = correlate(a, b, np.arange(len(rows), dtype=np.intp), method, settings, covariates)
+                    estimate = correlate(a, b, groups, method, settings, covariates)
                 yield Pair("prompt", subset, x, y, method), estimate
 
 
 def token_correlations(
     tokens: pd.DataFrame, pairs: list[tuple[str, Key]], settings: AnalysisSettings
 ) -> Iterator[tuple[Pair, Estimate]]:
-    """Pairs (x, y) over tokens, with prompts as clusters, not yet adjusted."""
-    codes: Codes = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
+    """Pairs (x, y) over tokens, with groups of prompts as clusters, not yet adjusted."""
+    codes = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
+    groups: Codes = numbered(tokens["group"])[0]
     categories = tokens["category"].astype(object).to_numpy()
     subsets = {"all": np.ones(len(tokens), dtype=bool)}
     subsets |= {str(category): categories == category for category in sorted(set(categories))}
@@ -110,7 +113,7 @@ def token_correlations(
         a, b = tokens[x].to_numpy(), tokens[y.measure if isinstance(y, At) else y].to_numpy()
         for method in METHODS:
             for subset, rows in subsets.items():
-                estimate = correlate(a[rows], b[rows], codes[rows], method, settings)
+                estimate = correlate(a[rows], b[rows], groups[rows], method, settings)
                 yield Pair("token", subset, x, y, method), estimate
             inside = median_within_prompt(a, b, codes, method, settings)
             yield Pair("token", "within_prompt", x, y, method), inside

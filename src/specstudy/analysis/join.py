@@ -70,8 +70,8 @@ def of_condition(frame: pd.DataFrame, condition: Condition) -> pd.DataFrame:
 
 
 def prompt_frame(tables: Tables) -> pd.DataFrame:
-    """One row a prompt, indexed by prompt_id: category, context measures, both entropies and expected acceptance of the
-    verifier's own answers; acceptance and speed by condition.
+    """One row a prompt, indexed by prompt_id: category, group, context measures, both entropies and expected acceptance
+    of the verifier's own answers; acceptance and speed by condition.
 
     What depends on the condition stands under `At`. Repetitions are averaged within the prompt first. Measures are
     float64, NaN where a prompt has none; a prompt that failed in a stage keeps what the other stages measured.
@@ -83,7 +83,7 @@ def prompt_frame(tables: Tables) -> pd.DataFrame:
         _averaged(frame_of(tables, "decode_runs"), ANSWER_MEASURES),
         *(_at(named, _averaged(_spec_runs(tables, named[0]), measures_in("conditions"))) for named in suffixes.items()),
     ]
-    return _categories(tables).join(parts, how="left")
+    return _keys(tables).join(parts, how="left")
 
 
 LEAST_DISTINCT_TRIGRAMS = 0.6
@@ -101,10 +101,18 @@ def without_repetitive(tables: Tables) -> Tables:
     return {**tables, "decode_runs": runs[~repeats_itself(runs)]}
 
 
-def _categories(tables: Tables) -> pd.DataFrame:
+def _keys(tables: Tables) -> pd.DataFrame:
     names = ("prefill_prompts", "decode_runs", "spec_runs")
     keys = pd.concat([frame_of(tables, name)[["prompt_id", "category"]] for name in names])
-    return keys.drop_duplicates("prompt_id").astype(object).set_index("prompt_id").sort_index()
+    keys = keys.drop_duplicates("prompt_id").astype(object).set_index("prompt_id").sort_index()
+    return keys.assign(group=groups_of(tables, keys.index.to_series()))
+
+
+def groups_of(tables: Tables, prompt_ids: pd.Series) -> pd.Series:
+    """The group of each prompt in a column of ids: what intervals draw together; a prompt without one is its own."""
+    known = frame_of(tables, "prompts").dropna(subset="group").set_index("prompt_id")["group"]
+    ids = prompt_ids.astype(object)
+    return ids.map(known.astype(object)).fillna(ids)
 
 
 def _first_position(tokens: pd.DataFrame) -> pd.DataFrame:
@@ -141,7 +149,7 @@ def series_theory(runs: pd.DataFrame, gamma: int) -> Floats:
 def decoded_tokens(tables: Tables) -> pd.DataFrame:
     """Every token of the verifier's own answers: nothing is censored by acceptance."""
     measures = ("entropy_bits", "draft_entropy_bits", "expected_accept")
-    return _token_frame(frame_of(tables, "decode_tokens"), ("repetition", "step"), measures)
+    return _token_frame(tables, frame_of(tables, "decode_tokens"), ("repetition", "step"), measures)
 
 
 def tested_tokens(tables: Tables, condition: Condition) -> pd.DataFrame:
@@ -150,10 +158,15 @@ def tested_tokens(tables: Tables, condition: Condition) -> pd.DataFrame:
     tokens = tokens[tokens["outcome"].isin(["accepted", "rejected"]).to_numpy(dtype=bool)]
     tokens = tokens.assign(accepted=(tokens["outcome"] == "accepted").to_numpy(dtype=np.float64))
     measures = ("accepted", "expected_accept", "verifier_entropy_bits", *DRAFT_MEASURES)
-    return _token_frame(tokens, ("repetition", "round", "index"), measures)
+    return _token_frame(tables, tokens, ("repetition", "round", "index"), measures)
 
 
-def _token_frame(frame: pd.DataFrame, order: tuple[str, ...], measures: tuple[str, ...]) -> pd.DataFrame:
+def _token_frame(
+    tables: Tables, frame: pd.DataFrame, order: tuple[str, ...], measures: tuple[str, ...]
+) -> pd.DataFrame:
     keys = {key: pd.Categorical(frame[key]) for key in ("prompt_id", "category")}
+    keys["group"] = keys["prompt_id"]
+    if frame_of(tables, "prompts")["group"].notna().any():
+        keys["group"] = pd.Categorical(groups_of(tables, frame["prompt_id"]))
     places = {key: numbers(frame[key]).astype(np.int64) for key in order}
     return pd.DataFrame({**keys, **places, **{measure: numbers(frame[measure]) for measure in measures}})

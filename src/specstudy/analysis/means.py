@@ -22,19 +22,37 @@ from specstudy.analysis.bootstrap import (
 from specstudy.analysis.measures import Key
 
 
-def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0) -> Estimate:
-    """Mean over prompts, one value each (NaN left out), with its interval; p is the t-test against `reference`."""
-    values = values[np.isfinite(values)]
+def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0, groups: Codes | None = None) -> Estimate:
+    """Mean over prompts, one value each (NaN left out), with its interval; p is the t-test against `reference`.
+
+    `groups` int (prompts,): prompts of one group are drawn together; p is then that of the bootstrap.
+    """
+    kept = np.isfinite(values)
+    values = values[kept]
+    codes: Codes = np.arange(len(values)) if groups is None else np.unique(groups[kept], return_inverse=True)[1]
     n = len(values)
     if n < 3:
         return Estimate(n, value=float(values.mean()) if n else None, null_reason=f"{n} prompts; an interval needs 3")
+    if codes.max() + 1 < n:
+        return replace(nested_mean(values, codes, int(codes.max()) + 1, settings).against(reference), n=n)
     value = float(values.mean())
     found = estimate(n, resampled(value, settings.counts(n) @ values / n, -values / (n - 1)), settings.confidence)
     return replace(found, p_value=float(stats.ttest_1samp(values, reference).pvalue)) if found.uncertainty else found
 
 
-def difference(a: Floats, b: Floats, settings: AnalysisSettings, reference: float = 0.0) -> Estimate:
-    """Mean of `a` minus mean of `b` over two groups of prompts, resampled apart; p is Welch's t-test of `reference`."""
+def difference(
+    a: Floats,
+    b: Floats,
+    settings: AnalysisSettings,
+    reference: float = 0.0,
+    groups: tuple[Codes, Codes] | None = None,
+) -> Estimate:
+    """Mean of `a` minus mean of `b` over two sets of prompts, resampled apart; p is Welch's t-test of `reference`.
+
+    `groups`: those of each set's prompts, which lie in one set each. Prompts of a group are averaged first.
+    """
+    if groups is not None:
+        a, b = _of_groups(a, groups[0]), _of_groups(b, groups[1])
     a, b = a[np.isfinite(a)], b[np.isfinite(b)]
     n = len(a) + len(b)
     if min(len(a), len(b)) < 3:
@@ -46,6 +64,10 @@ def difference(a: Floats, b: Floats, settings: AnalysisSettings, reference: floa
     found = estimate(n, resampled(value, samples, jackknife, np.repeat([0, 1], [len(a), len(b)])), settings.confidence)
     p_value = float(stats.ttest_ind(a - reference, b, equal_var=False).pvalue) if found.uncertainty else None
     return replace(found, p_value=p_value)
+
+
+def _of_groups(values: Floats, groups: Codes) -> Floats:
+    return np.asarray(pd.Series(values).groupby(groups).mean(), dtype=np.float64)
 
 
 def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) -> Estimate:
@@ -100,11 +122,12 @@ def estimate_frame(rows: Iterable[tuple[Mapping[str, Any], Estimate]], keys: tup
 
 def means_by_category(prompts: pd.DataFrame, measures: Iterable[Key], settings: AnalysisSettings) -> pd.DataFrame:
     """Mean of each measure in each category and in "all": category, measure, n, value, low, high, null_reason."""
-    groups = [("all", prompts), *prompts.groupby("category", sort=True)]
+    subsets = [("all", prompts), *prompts.groupby("category", sort=True)]
+    parts = [(category, rows, numbered(rows["group"])[0]) for category, rows in subsets]
     return estimate_frame(
         (
-            ({"category": category, "measure": measure}, mean(group[measure].to_numpy(), settings))
-            for category, group in groups
+            ({"category": category, "measure": measure}, mean(rows[measure].to_numpy(), settings, groups=groups))
+            for category, rows, groups in parts
             for measure in measures
         ),
         ("category", "measure"),

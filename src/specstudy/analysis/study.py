@@ -159,7 +159,9 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         n_repetitive=int(repeats_itself(frame_of(tables, "decode_runs")).sum()),
         suffixes=suffixes,
         primary=primary,
-        by_category=means_by_category(prompts, prompts.columns.drop(["category", "first_position_z_score"]), settings),
+        by_category=means_by_category(
+            prompts, prompts.columns.drop(["category", "group", "first_position_z_score"]), settings
+        ),
         reliability=reliabilities(tables, related, settings),
         by_round_index=acceptance.by_round_index(tested, related, settings),
         by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),

@@ -36,13 +36,13 @@ FEWEST_PROMPTS = 10
 def token_model(tested: pd.DataFrame, settings: AnalysisSettings) -> dict[str, Estimate]:
     """Log-odds of acceptance by term: draft_entropy_bits (a bit more), place 2, 3, ... (against the first), category
     (against the first by name). One entry with its reason where nothing can be fitted."""
-    tokens = tested[[TERM, "accepted", "index", "category", "prompt_id"]].dropna()
+    tokens = tested[[TERM, "accepted", "index", "category", "prompt_id", "group"]].dropna()
     reason = _why_not(tokens)
     if reason:
         return {TERM: Estimate(len(tokens), null_reason=reason)}
     columns = {"constant": np.ones(len(tokens)), TERM: tokens[TERM].to_numpy(), **dict(_dummies(tokens))}
     design, accepted = np.column_stack(list(columns.values())), tokens["accepted"].to_numpy()
-    groups = pd.factorize(tokens["prompt_id"])[0]
+    groups = pd.factorize(tokens["group"])[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = GLM(accepted, design, family=Binomial()).fit()
@@ -79,7 +79,7 @@ def jackknife_moves(design: Floats, accepted: Floats, fitted: Floats, groups: Co
 
 
 def _why_not(tokens: pd.DataFrame) -> str | None:
-    n_prompts = tokens["prompt_id"].nunique()
+    n_prompts = tokens["group"].nunique()
     if n_prompts < FEWEST_PROMPTS:
         return f"{n_prompts} prompts with tested tokens; errors by prompt need {FEWEST_PROMPTS}"
     for name in (TERM, "accepted"):

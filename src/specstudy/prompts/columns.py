@@ -20,7 +20,8 @@ _USUAL_CONTEXTS = ("input", "context")
 class Columns:
     """Where a prompt file keeps what: a row has a text or messages, the others may be missing.
 
-    `none` stands for no column. `context` is put after the text, an empty line between.
+    `none` stands for no column. `context` is put after the text, an empty line between. Prompts of one value in `group`
+    are not independent of each other.
     """
 
     text: str = TEXT
@@ -29,6 +30,7 @@ class Columns:
     system: str = "system"
     messages: str = MESSAGES
     context: str = NO_COLUMN
+    group: str = NO_COLUMN
 
     @property
     def _named(self) -> list[str]:
@@ -79,6 +81,7 @@ class Columns:
             "id_column": (self.prompt_id, default.prompt_id),
             "category_column": (self.category, default.category),
             "context_column": (self.context, default.context),
+            "group_column": (self.group, default.group),
         }
         for setting, (column, usual) in named.items():
             if column not in (usual, NO_COLUMN) and column not in seen:

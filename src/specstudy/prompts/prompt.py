@@ -48,7 +48,8 @@ class Version:
 @dataclass(frozen=True)
 class Prompt:
     """What the user wants answered, an optional system text (None: the template decides; "": an empty one), and what
-    the user and the assistant said before. `version` is None for a prompt that is no version of another."""
+    the user and the assistant said before. `version` is None for a prompt that is no version of another. Prompts of one
+    `group` are not independent of each other."""
 
     prompt_id: str
     category: str
@@ -56,6 +57,7 @@ class Prompt:
     system: str | None = None
     history: tuple[Message, ...] = ()
     version: Version | None = None
+    group: str | None = None
 
     @property
     def seed_id(self) -> str:

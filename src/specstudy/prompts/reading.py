@@ -79,7 +79,7 @@ class _Reader:
         c, place = self.columns, row.place
         values = {name: value for name, value in row.values.items() if name != NO_COLUMN}
         column = c.of_the_prompt(values, place)
-        self.used |= {column, c.prompt_id, c.category, c.system, c.context}.difference({NO_COLUMN})
+        self.used |= {column, c.prompt_id, c.category, c.system, c.context, c.group}.difference({NO_COLUMN})
         for name, value in row.values.items():
             self.seen[name] = self.seen.get(name, False) or not is_empty(value)
         talk = self._talk(values[column], column, place)
@@ -99,6 +99,7 @@ class _Reader:
             text=talk.text if context is None else talk.text + BEFORE_CONTEXT + context,
             system=system if talk.system is None else talk.system,
             history=talk.history,
+            group=name_of(values.get(c.group), c.group, place),
         )
 
     def _talk(self, value: object, column: str, place: str) -> Talk:

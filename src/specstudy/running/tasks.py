@@ -97,7 +97,7 @@ def is_of_the_prompt(error: Exception) -> bool:
 
 def _unit_parts(unit: Unit) -> dict[str, object]:
     return {
-        "prompt": asdict(unit.prompt),
+        "prompt": {k: v for k, v in asdict(unit.prompt).items() if k != "group"},  # no number depends on it
         "token_ids": unit.rendered.token_ids,
         "structure": [(p.role, p.structural_role) for p in unit.rendered.positions],
         "rendered": [unit.rendered.text, *unit.rendered.notes],

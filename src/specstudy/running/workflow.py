@@ -22,7 +22,7 @@ from specstudy.prompts import (
 )
 from specstudy.prompts.poisoned import check_contexts, read_contexts
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
-from specstudy.records import PromptVersion
+from specstudy.records import PromptAsked, PromptVersion
 from specstudy.running.description import describe_run
 from specstudy.running.execution import executor, run_stage
 from specstudy.running.progress import Progress
@@ -111,6 +111,7 @@ def _all_prompts(config: StudyConfig) -> tuple[list[Prompt], list[str]]:
         category=p.category_column,
         messages=p.messages_column,
         context=p.context_column,
+        group=p.group_column,
     )
     return read_prompt_file(local_path(p.path), columns)
 
@@ -193,7 +194,7 @@ def _measure_stages(
     refuse_unless_finite(pair)
     prompts = prompt_versions(config, prompts, pair)
     describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)
-    _publish_versions(run_dir, prompts)
+    _publish_prompts(run_dir, prompts)
     rendered, failures = _render(prompts, pair, config)
     if rendered:
         notes = Counter(note for prompt in rendered for note in prompt.notes)
@@ -266,8 +267,10 @@ def _check(
         manifest.update(run_dir, "self_checks", {stage.name: outcome})
 
 
-def _publish_versions(run_dir: Path, prompts: Sequence[Prompt]) -> None:
-    """The `prompt_versions` table, empty where prompts have none."""
+def _publish_prompts(run_dir: Path, prompts: Sequence[Prompt]) -> None:
+    """The tables `prompts` and `prompt_versions`, the latter empty where prompts have none."""
+    asked: list[object] = [PromptAsked(prompt_id=p.prompt_id, category=p.category, group=p.group) for p in prompts]
+    publish_table(run_dir, "prompts", to_table("prompts", asked))
     rows: list[object] = [
         PromptVersion(
             prompt_id=prompt.prompt_id,

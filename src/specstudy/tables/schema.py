@@ -48,6 +48,7 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "context_distributions": ("measure",),
     "context_correlations": ("x", "y", "held_constant"),
     "sink_answers": ("quantity", "measure"),
+    "prompts": ("prompt_id",),
     "prompt_versions": ("prompt_id",),
     "version_effects": ("measure", "kind", "dose"),
     "link_verdicts": ("link", "kind"),
