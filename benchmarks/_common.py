@@ -47,7 +47,7 @@ def prompt_ids(pair: Pair, prompt_id: str = "factual-05") -> list[int]:
 
 
 def study_prompts(pair: Pair, per_category: int) -> list[list[int]]:
-    """The first study prompts of each category as the model sees them."""
+    """So many study prompts of each category, the shortest among them, as the model sees them."""
     prompts = select(read_prompts(local_path("data/prompts/study50.jsonl")), None, per_category)
     return [render(prompt, pair.tokenizer).token_ids for prompt in prompts]
 

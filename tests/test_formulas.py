@@ -220,10 +220,13 @@ class TestSpeculativeTheory:
     def test_the_series_fed_the_formula_with_accepted_per_proposed(
         self, rate: float, gamma: int, alpha: float, speedup: float
     ) -> None:
-        # The tokens that a round accepts, over those that it proposes.
-        accepted = formulas.expected_tokens_per_round(alpha, gamma) - 1.0
-        assert accepted / gamma == pytest.approx(rate, abs=0.001)
+        assert formulas.alpha_of_acceptance_rate(rate, gamma) == pytest.approx(alpha, abs=0.0005)
         assert formulas.expected_speedup(alpha, gamma, 0.1601) == pytest.approx(speedup, abs=0.005)
+
+    def test_the_alpha_of_an_acceptance_rate_by_hand(self) -> None:
+        # (.5 + .25) / 2, and nothing or everything accepted.
+        assert formulas.alpha_of_acceptance_rate(0.375, 2) == pytest.approx(0.5)
+        assert [formulas.alpha_of_acceptance_rate(rate, 6) for rate in (0.0, 1.0)] == [0.0, 1.0]
 
     @given(alphas, gammas)
     def test_expected_tokens_are_the_closed_form_within_bounds(self, alpha: float, gamma: int) -> None:
@@ -263,6 +266,13 @@ class TestSpeculativeTheory:
         else:
             assert 0.0 <= alpha <= 1.0
             assert formulas.expected_speedup(alpha, gamma, cost_ratio) == pytest.approx(1.0)
+
+    @given(gammas, st.floats(0.0, 1.0))
+    def test_accepted_per_proposed_at_breakeven_is_the_cost_ratio_at_every_gamma(
+        self, gamma: int, cost_ratio: float
+    ) -> None:
+        at_c = formulas.alpha_of_acceptance_rate(cost_ratio, gamma)
+        assert formulas.expected_speedup(at_c, gamma, cost_ratio) == pytest.approx(1.0)
 
     @given(gammas, st.floats(0.01, 0.98))
     def test_a_little_more_than_breakeven_pays(self, gamma: int, cost_ratio: float) -> None:

@@ -47,7 +47,7 @@ class ModelsConfig(Section):
 
 @dataclass(frozen=True)
 class PromptsConfig(Section):
-    """The prompt file, which of its categories, and how many of each (the first ones; null: all).
+    """The prompt file, which of its categories, and how many of each, spread over its lengths (null: all).
 
     Of columns, `none` stands for no such column; what is in `context_column` follows the text; prompts of one value in
     `group_column` are not independent of each other. `template` names one of several chat templates. `thinking`

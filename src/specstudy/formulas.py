@@ -92,6 +92,13 @@ def expected_tokens_per_round(alpha: float, gamma: int) -> float:
     return float(sum(alpha**i for i in range(gamma + 1)))
 
 
+def alpha_of_acceptance_rate(acceptance_rate: float, gamma: int) -> float:
+    """The alpha at which accepted / proposed is expected to be this (0 to 1), if every draft has gamma tokens:
+    (alpha + ... + alpha^gamma) / gamma."""
+    tokens = 1.0 + gamma * acceptance_rate
+    return float(optimize.brentq(lambda a: expected_tokens_per_round(a, gamma) - tokens, 0.0, 1.0))
+
+
 def expected_speedup(alpha: float, gamma: int, cost_ratio: float) -> float:
     """Leviathan et al. 2023, theorem 3.8: tokens per round over gamma * c + 1."""
     return expected_tokens_per_round(alpha, gamma) / (gamma * cost_ratio + 1.0)

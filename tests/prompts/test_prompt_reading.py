@@ -219,10 +219,23 @@ class TestReading:
     def test_select(self) -> None:
         prompts = [Prompt(f"{c}{i}", c, "t") for i in range(3) for c in ("code", "math")]
         assert select(prompts, None, None) == prompts
-        assert [p.prompt_id for p in select(prompts, ["math"], 2)] == ["math0", "math1"]
+        assert [p.prompt_id for p in select(prompts, ["math"], 5)] == ["math0", "math1", "math2"]
         assert [p.prompt_id for p in select(prompts, None, 1)] == ["code0", "math0"]
         with pytest.raises(UserError, match="category 'maths'; there are code, math"):
             select(prompts, ["code", "maths"], None)
+
+    @pytest.mark.parametrize(
+        ("n", "chosen"), [(1, "a"), (2, "ac"), (3, "ace"), (4, "afce"), (5, "dbace"), (6, "dbafce"), (9, "dbafce")]
+    )
+    def test_some_of_a_category_are_spread_over_its_lengths(self, n: int, chosen: str) -> None:
+        """By length the order is a, b, e, f, d, c; ranks 0, 2 (of 2.5) and 5 for three of them."""
+        lengths = {"d": 30, "b": 20, "a": 10, "f": 20, "c": 10, "e": 20}
+        prompts = [
+            Prompt(prompt_id, "own", "x" * length, system="y" * 30 if prompt_id == "c" else None)
+            for prompt_id, length in lengths.items()
+        ]
+        other = Prompt("other", "another", "x" * 15)
+        assert "".join(p.prompt_id for p in select([*prompts, other], ["own"], n)) == chosen
 
 
 HI, HO, WHY = ({"role": r, "content": c} for r, c in (("user", "Hi"), ("assistant", "Ho"), ("user", "Why?")))

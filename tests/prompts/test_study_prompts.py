@@ -13,7 +13,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from specstudy.config import PROJECT_ROOT
 from specstudy.distill.prompts import distillation_prompts
 from specstudy.models.embedded import ensure_embedded_verifier
+from specstudy.overrides import study_config
 from specstudy.prompts import Prompt, read_prompts, render
+from specstudy.running.workflow import chosen_prompts
 
 CATEGORIES = ("factual", "creative", "code", "math", "ambiguous")
 N_DISTILLATION_PROMPTS = 15_000
@@ -62,6 +64,13 @@ def test_every_category_has_the_same_ladder_of_lengths(
     assert all(28 <= n <= 45 for n in ladder[:4])
     assert all(100 <= n <= 140 for n in ladder[4:7])
     assert all(250 <= n <= 500 for n in ladder[7:])
+
+
+@pytest.mark.parametrize("experiment", ["gamma_sweep", "sampling_sweep", "stop_rules"])
+def test_an_experiment_on_some_of_them_spans_the_ladder(experiment: str) -> None:
+    chosen, _ = chosen_prompts(study_config([f"experiment={experiment}"]))
+    steps = [[int(p.prompt_id[-2:]) for p in chosen if p.category == category] for category in CATEGORIES]
+    assert all(numbers in ([1, 4, 6, 10], [1, 4, 7, 10]) for numbers in steps)
 
 
 def test_the_two_hundred_are_the_fifty_and_those_kept_for_confirmation(

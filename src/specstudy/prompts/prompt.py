@@ -70,6 +70,11 @@ class Prompt:
         system = () if self.system is None else (Message("system", self.system),)
         return (*system, *self.history, Message("user", self.text))
 
+    @property
+    def n_characters(self) -> int:
+        """How long the whole conversation is, without what a template adds."""
+        return sum(len(message.content) for message in self.messages)
+
 
 @dataclass(frozen=True)
 class Position:

@@ -47,22 +47,31 @@ def read_prompt_file(path: Path, columns: Columns = DEFAULT_COLUMNS) -> tuple[li
 
 
 def select(prompts: Sequence[Prompt], categories: Sequence[str] | None, per_category: int | None) -> list[Prompt]:
-    """The prompts of these categories, at most the first `per_category` of each."""
+    """The prompts of these categories in their order, `per_category` of each, spread over its lengths (None: all).
+
+    Raises UserError for a category that no prompt has.
+    """
     known = list(dict.fromkeys(p.category for p in prompts))
     for category in categories or ():
         if category not in known:
             raise UserError(
                 f"prompts.categories: no prompt of category {category!r}; there are {one_line(', '.join(known))}"
             )
-    taken: dict[str, int] = {}
-    chosen = []
-    for prompt in prompts:
-        taken[prompt.category] = taken.get(prompt.category, 0) + 1
-        if (categories is None or prompt.category in categories) and (
-            per_category is None or taken[prompt.category] <= per_category
-        ):
-            chosen.append(prompt)
-    return chosen
+    wanted = [p for p in prompts if categories is None or p.category in categories]
+    if per_category is None:
+        return wanted
+    members: dict[str, list[Prompt]] = {}
+    for prompt in wanted:
+        members.setdefault(prompt.category, []).append(prompt)
+    chosen = {prompt_id for group in members.values() for prompt_id in _spread_over_lengths(group, per_category)}
+    return [p for p in wanted if p.prompt_id in chosen]
+
+
+def _spread_over_lengths(prompts: Sequence[Prompt], n: int) -> list[str]:
+    """Ids of n prompts at even steps of rank by length, the shortest and the longest among them; one: the shortest."""
+    by_length = sorted((p.n_characters, p.prompt_id) for p in prompts)
+    n = min(n, len(by_length))
+    return [by_length[round(i * (len(by_length) - 1) / max(n - 1, 1))][1] for i in range(n)]
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Runs the scripts of `benchmarks/`, or the one named; each ends in lines `figure NAME VALUE`."""
+"""Runs the scripts of `benchmarks/`, or the one named; they print lines `figure NAME VALUE`, or a table."""
 
 from __future__ import annotations
 
