@@ -129,8 +129,9 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     drafted = tested[primary] if primary else None
     accepted = At(PRIMARY_ACCEPTANCE_MEASURE, primary) if primary else PRIMARY_ACCEPTANCE_MEASURE
     explained = mechanism(prompts, drafted, accepted, correlations, settings)
+    sinks = analyze_sinks(tables, prompts, settings)
     evidence = Evidence(
-        with_claim_measures(prompts, tables, suffixes),
+        with_claim_measures(prompts, tables, suffixes, sinks),
         with_bound(decoded),
         decoded[:0] if drafted is None else drafted,
         suffixes,
@@ -153,7 +154,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         by_round_index=acceptance.by_round_index(tested, related, settings),
         by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
-        sinks=analyze_sinks(tables, prompts, settings),
+        sinks=sinks,
         comparison=compare_conditions(tables, suffixes, list(related), settings),
         entropy_bounds=entropy_bounds(decoded, settings),
         interventions=interventions,
