@@ -53,7 +53,9 @@ def predicted_tokens(proposed: Floats, tested: Floats, accepted: Floats, prompts
         return total
 
     n_rounds = of_length.sum(axis=1)
-    all_accepted, all_tested = (np.bincount(prompts, values, len(n_rounds)) for values in (accepted, tested))
+    all_accepted, all_tested = (
+        np.bincount(prompts, values, len(n_rounds)).astype(np.float64) for values in (accepted, tested)
+    )
     whole = expected(all_accepted, all_tested, np.arange(len(n_rounds)))
     without = expected(all_accepted[prompts] - accepted, all_tested[prompts] - tested, prompts)
     known = np.where(np.isfinite(without), without, whole[prompts])

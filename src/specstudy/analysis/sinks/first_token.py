@@ -52,9 +52,10 @@ def diluted_logit(heads: pd.DataFrame, ln_length: pd.Series) -> pd.Series:
     `heads`: a row a prompt, a column a head, its attention to position 0. Each head has its mean score over prompts,
     logit + ln S, at every length.
     """
-    lengths = ln_length.reindex(heads.index).to_numpy(dtype=np.float64)[:, None]
-    scores = (_logit(heads.to_numpy(dtype=np.float64)) + lengths).mean(axis=0)
-    return pd.Series(logit(expit(scores - lengths).mean(axis=1)), heads.index)
+    lengths = ln_length.reindex(heads.index)
+    scores = pd.DataFrame(_logit(heads), heads.index).add(lengths, axis=0).mean()
+    attention = expit(scores.to_numpy() - lengths.to_numpy()[:, None])
+    return pd.DataFrame(attention, heads.index).mean(axis=1).map(logit)
 
 
 def _heads(tables: Tables) -> pd.DataFrame:
