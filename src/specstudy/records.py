@@ -323,8 +323,13 @@ class EntropyBound:
 class PredictorScore:
     """How well a predictor predicts the fate of tested draft tokens at the primary condition."""
 
-    predictor: str = column("what is known of a token before it is tested: draft_entropy, draft_top_prob, ...")
-    metric: str = column("auroc, brier_score or calibration_error, the last two on prompts that the fit has not seen")
+    predictor: str = column(
+        "what is known of a token before it is tested: draft_entropy, draft_top_prob, ...; known_before_draw: p and q"
+    )
+    metric: str = column(
+        "auroc; auroc_share (of what known_before_draw has over 0.5); brier_score, calibration_error (on prompts that "
+        "the fit has not seen); calibration_error_by_chance (of a perfectly calibrated model)"
+    )
     minus: str = column("the predictor that is subtracted; empty where the row is no difference")
     n_tokens: int = column("tested tokens")
     n_prompts: int = column("prompts that hold them")
@@ -515,9 +520,9 @@ class SinkRecurrence(EstimateRow):
 class SinkAnswer(EstimateRow):
     """One number about sinks or context health."""
 
-    quantity: str = column("what is estimated: a recommended threshold, or a rank correlation over prompts")
+    quantity: str = column("what is estimated: a threshold, a rank correlation or a mean difference over prompts")
     measure: str = column("the z-score or score that it is about")
-    n: int = column("positions behind a threshold, prompts behind a correlation")
+    n: int = column("positions behind a threshold, prompts behind everything else")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

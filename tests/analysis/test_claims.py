@@ -22,6 +22,8 @@ KINDS = {
         "mean",
         "difference",
         "ordering",
+        "slope",
+        "ratio",
         "token_mean",
         "paired",
         "version",
@@ -97,7 +99,7 @@ def test_planted_effects_are_found():
     for name in (
         *("attention_to_entropy", "entropy_to_acceptance", "attention_to_acceptance", "whole_chain"),
         *("attention_to_entropy_as_observed", "entropy_to_acceptance_as_observed"),
-        *("first_position_is_sink", "boundary_is_sink_by_received", "entropy_follows_category"),
+        *("first_position_is_sink", "boundary_beyond_content_by_received", "entropy_follows_category"),
         *("draft_entropy_predicts_rejection", "structured_accepted_more", "speedup_above_one"),
     ):
         assert claims[name].verdict == "supported", claims[name].note
@@ -167,6 +169,8 @@ def test_first_token_attention_is_that_from_the_last_prompt_positions():
     claim = claims["first_token_attention_falls_with_length"]
     assert claim.estimate == pytest.approx(-1)
     assert claim.verdict == "supported"
+    # Attention of 1 / S: its logit is that of a key among S others.
+    assert claims["first_token_gains_on_average_key"].verdict != "supported"
 
 
 def test_a_category_that_is_missing_is_named():

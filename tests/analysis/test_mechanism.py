@@ -94,6 +94,52 @@ def test_brier_score_and_calibration_of_the_true_probability_and_of_a_wrong_one(
     assert all(abs(predicted - share.value) < 0.03 and share.low < share.high for predicted, share in points)
 
 
+def test_calibration_error_by_chance_by_hand():
+    # One bin of one token said to pass with 1/2: whatever happens, it is off by 1/2.
+    one = predictors.Binned(np.array([[1.0]]), np.array([[0.0]]), np.array([[0.5]]))
+    assert set(predictors.chance_errors(one, np.random.default_rng(0), 20)) == {0.5}
+    # Two such tokens: both or neither pass in half of all cases, off by 1/2, else not at all.
+    two = predictors.Binned(np.array([[2.0]]), np.array([[0.0]]), np.array([[0.5]]))
+    errors = predictors.chance_errors(two, np.random.default_rng(0), 4000)
+    assert set(errors) == {0.0, 0.5}
+    assert errors.mean() == pytest.approx(0.25, abs=0.02)
+
+
+def test_a_perfectly_calibrated_model_has_the_calibration_error_of_chance():
+    rng = np.random.default_rng(0)
+    probability = np.broadcast_to(np.linspace(0.05, 0.95, 50), (30, 50))
+    sizes = np.full(probability.shape, 2.0)
+
+    def error(accepted: np.ndarray) -> float:
+        return predictors.calibration_error(predictors.Binned(accepted, sizes - accepted, probability), FAST).value
+
+    drawn = [error(rng.binomial(2, probability).astype(float)) for _ in range(60)]
+    chance = predictors.calibration_error_by_chance(predictors.Binned(sizes, 0 * sizes, probability), FAST)
+    assert np.mean(drawn) == pytest.approx(chance.value, rel=0.1)
+    # 300 tokens a group: the mean distance of a sum from its expectation is sqrt(2 / pi) of its standard deviation.
+    variances = (probability * (1 - probability) * 2).sum(axis=0).reshape(10, 5).sum(axis=1)
+    assert chance.value == pytest.approx(np.sqrt(2 / np.pi * variances).sum() / sizes.sum(), rel=0.05)
+    assert np.mean([chance.low <= e <= chance.high for e in drawn]) > 0.85
+    assert error((rng.random(probability.shape) < probability**2) * sizes) > chance.high
+
+
+def test_who_knows_p_and_q_is_the_ceiling_and_shares_are_of_its_distance_from_chance():
+    rng = np.random.default_rng(0)
+    tokens = drafted_tokens(prompt_effect=0.0)
+    expected = rng.beta(1.0, 1.0, len(tokens))
+    tokens = tokens.assign(expected_accept=expected, accepted=(rng.random(len(tokens)) < expected).astype(float))
+    tokens["draft_entropy_bits"] = 1 - expected + rng.normal(0, 0.3, len(tokens))
+    ceiling = predictors.binned(tokens, PREDICTOR[predictors.CEILING])
+    # Of uniform probabilities pairs are in order in 5/6 of cases.
+    assert predictors.auroc(ceiling, FAST).value == pytest.approx(5 / 6, abs=0.01)
+    assert predictors.calibration_error(ceiling, FAST).value < 0.03
+    data = predictors.binned(tokens, PREDICTOR["draft_entropy"])
+    share, own = predictors.share_of_ceiling(data, ceiling, FAST), predictors.auroc(data, FAST)
+    most = predictors.auroc(ceiling, FAST).value
+    assert share.value == pytest.approx((own.value - 0.5) / (most - 0.5))
+    assert share.low < share.value < share.high < 1
+
+
 def test_the_same_predictor_differs_from_itself_by_nothing():
     data = predictors.binned(drafted_tokens(), PREDICTOR["draft_entropy"])
     same = predictors.difference(data, data, "auroc", FAST)

@@ -39,6 +39,11 @@ class AnalysisSettings:
     prompt_sets: tuple[str, ...] = ()
     _counts: dict[int, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def tails(self) -> tuple[float, float]:
+        """The levels of the quantiles between which an interval lies."""
+        return (1 - self.confidence) / 2, (1 + self.confidence) / 2
+
     def counts(self, n_prompts: int) -> Floats:
         """How often each of `n_prompts` prompts is drawn in each sample: float64 (samples, n_prompts), rows sum to n.
 

@@ -10,17 +10,22 @@ import pandas as pd
 from specstudy.analysis.entropy_bound import MIN_ENTROPY_NATS, lower_bound
 from specstudy.analysis.join import Tables, frame_of, numbers
 from specstudy.analysis.measures import THEORIES, At
+from specstudy.analysis.round_theory import tokens_of_rounds
+from specstudy.analysis.sinks.study import SinkAnalysis
 from specstudy.condition import Condition
 
 
-def with_claim_measures(prompts: pd.DataFrame, tables: Tables, suffixes: Mapping[Condition, str]) -> pd.DataFrame:
+def with_claim_measures(
+    prompts: pd.DataFrame, tables: Tables, suffixes: Mapping[Condition, str], sinks: SinkAnalysis
+) -> pd.DataFrame:
     """The prompt frame with the measures that claims need beside those of the study (float64, NaN where none)."""
     parts: list[pd.DataFrame | pd.Series] = [
-        _boundary(frame_of(tables, "prefill_tokens"), frame_of(tables, "decode_attention")),
-        _first_token_attention(frame_of(tables, "prefill_tokens")),
+        sinks.boundary_gain.add_prefix("boundary_gain_"),
+        sinks.first_token,
         _commitment(frame_of(tables, "decode_tokens")),
         _numbers(frame_of(tables, "decode_tokens")),
         _over_acceptance_rate(prompts, suffixes),
+        tokens_of_rounds(tables, suffixes),
         _speedup_over_theory(prompts, suffixes),
     ]
     return prompts.join(parts, how="left")
@@ -38,27 +43,6 @@ def _by_prompt(frame: pd.DataFrame, column: str) -> pd.Series:
     return (
         pd.Series(numbers(frame[column]), index=frame["prompt_id"].astype(object), name=column).groupby(level=0).mean()
     )
-
-
-def _first_token_attention(tokens: pd.DataFrame) -> pd.Series:
-    """Attention that the last prompt positions pay to position 0, mean over layers and heads.
-
-    A mean over all queries would be larger on short prompts whatever a model does: early queries see few other keys.
-    """
-    first = tokens[(tokens["position"] == 0).to_numpy(dtype=bool)]
-    return _by_prompt(first, "attention_window").rename("first_token_attention")
-
-
-def _boundary(tokens: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
-    """Mean z-scores over the template tokens after the last content position, by each measure of attention."""
-    keys = ["prompt_id", "position"]
-    content = tokens[~tokens["is_structural"].to_numpy(dtype=bool)]
-    last = content.groupby("prompt_id", observed=True)["position"].max()
-    after = tokens[(tokens["position"] > tokens["prompt_id"].map(last).astype(np.float64)).to_numpy(dtype=bool)]
-    generated = after[keys].merge(attention[[*keys, "z_generated"]], on=keys)
-    names = {"boundary_z_score": (after, "z_score"), "boundary_z_window": (after, "z_window")}
-    names["boundary_z_generated"] = (generated, "z_generated")
-    return pd.DataFrame({name: _by_prompt(frame, column) for name, (frame, column) in names.items()})
 
 
 def _commitment(tokens: pd.DataFrame) -> pd.Series:

@@ -13,7 +13,8 @@ from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floa
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import prompt_subsets
 from specstudy.analysis.declarations import Declaration
-from specstudy.analysis.means import difference, mean, nested_mean, numbered
+from specstudy.analysis.fit import slope
+from specstudy.analysis.means import difference, mean, nested_mean, numbered, ratio
 from specstudy.analysis.measures import At, Key, label, phrase
 from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
@@ -111,7 +112,7 @@ def _mean(claim: Declaration, evidence: Evidence) -> Finding:
 
 
 _WHY_ABSENT = {
-    "boundary_z_window": "every position at the boundary lies inside the observation window, where this measure "
+    "boundary_gain_z_window": "every position at the boundary lies inside the observation window, where this measure "
     "is not defined",
 }
 
@@ -128,6 +129,23 @@ def _difference(claim: Declaration, evidence: Evidence) -> Finding:
     estimate = difference(over, under, evidence.settings, groups=groups)
     words = f"Mean {phrase(test['measure'])} of {', '.join(test['over'])} minus that of {', '.join(test['under'])}"
     return Finding(estimate, estimate.n, words)
+
+
+def _slope(claim: Declaration, evidence: Evidence) -> Finding:
+    test = claim.test
+    estimate = slope(evidence.values(test["x"]), evidence.values(test["y"]), evidence.settings)
+    words = f"Slope of the {phrase(test['y'])} on {phrase(test['x'])}"
+    return Finding(_named(estimate, test), estimate.n, words)
+
+
+def _ratio(claim: Declaration, evidence: Evidence) -> Finding:
+    measure, to = claim.test["measure"], claim.test["to"]
+    totals = np.column_stack([evidence.values(measure), evidence.values(to)])
+    kept = np.isfinite(totals).all(axis=1)
+    if not kept.any():
+        return not_run(f"{phrase(measure)} and {phrase(to)} were not both measured")
+    estimate = ratio(totals[kept, 0], totals[kept, 1], evidence.settings)
+    return Finding(estimate, int(kept.sum()), f"Ratio over prompts of {phrase(measure)} to {phrase(to)}")
 
 
 def _ordering(claim: Declaration, evidence: Evidence) -> Finding:
@@ -210,6 +228,9 @@ def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
     name, metric, minus = claim.test["predictor"], claim.test["metric"], claim.test.get("minus", "")
     words = f"{label(metric)} of {label(name)}" + (f" minus that of {label(minus)}" if minus else "")
     estimate = evidence.mechanism.scores[name, metric, minus]
+    chance = evidence.mechanism.scores.get((name, f"{metric}_by_chance", minus))
+    if chance and chance.value is not None:
+        words += f" (of a perfectly calibrated model {chance.value:.3f})"
     return Finding(estimate, evidence.tested["prompt_id"].nunique(), f"{words[0].upper()}{words[1:]}")
 
 
@@ -217,6 +238,8 @@ TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "correlation": _correlation,
     "mean": _mean,
     "difference": _difference,
+    "slope": _slope,
+    "ratio": _ratio,
     "ordering": _ordering,
     "token_mean": _token_mean,
     "paired": _paired,

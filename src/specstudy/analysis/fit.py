@@ -1,11 +1,12 @@
-"""A straight line through prompts, with the band in which it lies from sample to sample."""
+"""A straight line through prompts: its slope, and the band in which it lies from sample to sample."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled
+from specstudy.analysis.correlation import why_constant
 
 GRID_POINTS = 60
 
@@ -20,12 +21,31 @@ def fitted_line(x: Floats, y: Floats, settings: AnalysisSettings) -> pd.DataFram
     if len(x) < 3 or np.ptp(x) == 0:
         return pd.DataFrame(columns=["x", "value", "low", "high"], dtype=np.float64)
     grid = np.linspace(x.min(), x.max(), GRID_POINTS)
+    (line,), samples, jackknife = _resampled_lines(x, y, grid, settings)
+    places = zip(line.tolist(), samples.T, jackknife.T, strict=True)
+    band = [estimate(len(x), resampled(*place), settings.confidence).columns("value", "") for place in places]
+    return pd.DataFrame(band, dtype=np.float64).assign(x=grid)
+
+
+def slope(x: Floats, y: Floats, settings: AnalysisSettings) -> Estimate:
+    """Slope of the least-squares line of y on x over prompts, one row each (NaN left out), with its interval."""
+    kept = np.isfinite(x) & np.isfinite(y)
+    x, y = x[kept], y[kept]
+    if len(x) < 3:
+        return Estimate(len(x), null_reason=f"{len(x)} prompts; an interval needs 3")
+    if reason := why_constant(x):
+        return Estimate(len(x), null_reason=f"x {reason}")
+    rises = [np.diff(lines, axis=1)[:, 0] for lines in _resampled_lines(x, y, np.array([0.0, 1.0]), settings)]
+    (value,), samples, jackknife = rises
+    return estimate(len(x), resampled(float(value), samples, jackknife), settings.confidence)
+
+
+def _resampled_lines(x: Floats, y: Floats, grid: Floats, settings: AnalysisSettings) -> tuple[Floats, Floats, Floats]:
+    """The line at each grid point: of all prompts (1, grid), in each sample (samples, grid), without each (n, grid)."""
     n = len(x)
     weights = (np.ones((1, n)), settings.counts(n), np.ones((n, n)) - np.eye(n))
-    (line,), samples, jackknife = (_lines(x, y, drawn, grid) for drawn in weights)
-    places = zip(line.tolist(), samples.T, jackknife.T, strict=True)
-    band = [estimate(n, resampled(*place), settings.confidence).columns("value", "") for place in places]
-    return pd.DataFrame(band, dtype=np.float64).assign(x=grid)
+    whole, samples, jackknife = (_lines(x, y, drawn, grid) for drawn in weights)
+    return whole, samples, jackknife
 
 
 def _lines(x: Floats, y: Floats, weights: Floats, grid: Floats) -> Floats:

@@ -154,10 +154,22 @@ _DECLARED = (
     *(
         Measure(name, label, "claims")
         for name, label in (
-            ("boundary_z_score", "z-score of the boundary's template tokens by attention received"),
-            ("boundary_z_window", "z-score of the boundary's template tokens by window attention"),
-            ("boundary_z_generated", "z-score of the boundary's template tokens by attention from the answer"),
+            *(
+                (
+                    f"boundary_gain_{z_score}",
+                    f"z-score of the boundary's template tokens minus that of the last content, by {attention}",
+                )
+                for z_score, attention in (
+                    ("z_score", "attention received"),
+                    ("z_window", "window attention"),
+                    ("z_generated", "attention from the answer"),
+                )
+            ),
             ("first_token_attention", "attention from the last prompt positions to the first token (mean over heads)"),
+            ("first_token_logit", "logit of attention to the first token"),
+            ("ln_n_tokens", "ln of the prompt's tokens"),
+            ("tokens_of_rounds", "tokens of all rounds"),
+            ("tokens_of_rounds_predicted", "tokens of all rounds predicted from alpha"),
             ("commitment_entropy_bits", "entropy where a word begins minus where it continues (bits)"),
             ("number_entropy_bits", "entropy where a number is written minus that at other words (bits)"),
             ("alpha_over_acceptance_rate", "alpha minus acceptance rate (accepted / tested minus accepted / proposed)"),
@@ -176,14 +188,17 @@ _DECLARED = (
             ("draft_top_margin", "top-2 margin of the draft"),
             ("drafted_prob", "probability of the drafted token"),
             ("entropy_bound", "entropy bound"),
+            ("known_before_draw", "p and q, known before the draw"),
             ("entropy_bits", "verifier entropy (bits)"),
             ("draft_entropy_bits", "draft entropy (bits)"),
             ("verifier_entropy_bits", "verifier entropy (bits)"),
             ("expected_accept", "expected acceptance of the token"),
             ("accepted", "acceptance of tested tokens (1 or 0)"),
             ("auroc", "AUROC"),
+            ("auroc_share", "share of the ceiling of AUROC"),
             ("brier_score", "Brier score"),
             ("calibration_error", "calibration error"),
+            ("calibration_error_by_chance", "calibration error by chance"),
         )
     ),
 )

@@ -10,7 +10,7 @@ import pandas as pd
 from specstudy.analysis import predictors
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlations import Pair, holm
-from specstudy.analysis.predictors import PREDICTORS, REFERENCE, Binned
+from specstudy.analysis.predictors import CEILING, PREDICTORS, REFERENCE, SHARE_OF_CEILING, Binned
 from specstudy.analysis.token_model import token_model
 from specstudy.records import CalibrationBin, Correlation, PredictorScore, TokenModelTerm
 
@@ -68,26 +68,30 @@ def _sign(record: Correlation) -> int:
 
 def _score_keys() -> Iterator[tuple[str, str, str]]:
     for predictor in PREDICTORS:
-        for metric in predictors.METRICS:
+        for metric in predictors.MEASURES:
             yield predictor.name, metric, ""
-            if predictor.name != REFERENCE:
+            if predictor.name != REFERENCE and metric in predictors.COMPARED:
                 yield predictor.name, metric, REFERENCE
+        if predictor.name != CEILING:
+            yield predictor.name, SHARE_OF_CEILING, ""
 
 
 def _scores(
     binned: dict[str, Binned | str], settings: AnalysisSettings
 ) -> Iterator[tuple[tuple[str, str, str], Estimate]]:
-    reference = binned[REFERENCE]
     for name, metric, minus in _score_keys():
-        data = binned[name]
+        data, other = binned[name], binned[minus or CEILING]
         if isinstance(data, str):
-            yield (name, metric, minus), Estimate(0, null_reason=data)
-        elif not minus:
-            yield (name, metric, minus), predictors.MEASURES[metric](data, settings)
-        elif isinstance(reference, str):
-            yield (name, metric, minus), Estimate(0, null_reason=reference)
+            found = Estimate(0, null_reason=data)
+        elif metric in predictors.MEASURES and not minus:
+            found = predictors.MEASURES[metric](data, settings)
+        elif isinstance(other, str):
+            found = Estimate(0, null_reason=other)
+        elif minus:
+            found = predictors.difference(data, other, metric, settings)
         else:
-            yield (name, metric, minus), predictors.difference(data, reference, metric, settings)
+            found = predictors.share_of_ceiling(data, other, settings)
+        yield (name, metric, minus), found
 
 
 def _score_row(key: tuple[str, str, str], e: Estimate, n_prompts: int) -> PredictorScore:

@@ -6,6 +6,10 @@ tokens by prompt and bin are all that any measure here needs, so a bootstrap ove
 
 Probabilities come from a logistic regression on the predictor, fitted without the prompts that it predicts (five folds
 of whole prompts). AUROC is that of the predictor itself, which no fit can change. The entropy bound is taken as it is.
+
+No score stands alone. Who knows p and q before the draft draws its token knows that it will pass with probability
+sum over x of min(p(x), q(x)), and nothing more: no predictor that does not know the token drawn has a greater AUROC.
+And a perfectly calibrated model has a calibration error too, by the chance of the outcomes.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,17 +43,20 @@ N_GROUPS = 10
 N_FOLDS = 5
 # Fewer prompts than this cannot be left out in turn.
 FEWEST_PROMPTS = 5
-METRICS = ("auroc", "brier_score", "calibration_error")
+N_SIMULATIONS = 400
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A column of the tested tokens; `sign` is +1 where more of it should mean acceptance; not fitted: taken as is."""
+    """A column of the tested tokens; `sign` is +1 where more of it should mean acceptance.
+
+    `probability`: what makes a probability of acceptance of the column; None: a logistic regression does.
+    """
 
     name: str
     column: str
     sign: float
-    fitted: bool = True
+    probability: Callable[[Floats], Floats] | None = None
 
 
 PREDICTORS = (
@@ -56,9 +64,10 @@ PREDICTORS = (
     Predictor("draft_top_prob", "draft_top_prob", 1.0),
     Predictor("draft_top_margin", "draft_top_margin", 1.0),
     Predictor("drafted_prob", "p_draft", 1.0),
-    Predictor("entropy_bound", "draft_entropy_bits", -1.0, fitted=False),
+    Predictor("entropy_bound", "draft_entropy_bits", -1.0, lambda bits: lower_bound(bits * np.log(2))),
+    Predictor("known_before_draw", "expected_accept", 1.0, lambda expected: expected),
 )
-REFERENCE = PREDICTORS[0].name
+REFERENCE, CEILING = PREDICTORS[0].name, PREDICTORS[-1].name
 
 
 @dataclass(frozen=True)
@@ -106,9 +115,9 @@ def binned(tested: pd.DataFrame, predictor: Predictor) -> Binned | str:
     middles = np.bincount(bins, scores, shape[1]) / np.maximum(sizes, 1)
     used = sizes > 0
     accepted, rejected, middles = accepted[:, used], rejected[:, used], middles[used]
-    if not predictor.fitted:
-        bound = lower_bound(predictor.sign * middles * np.log(2)).clip(0.0, 1.0)
-        return Binned(accepted, rejected, np.broadcast_to(bound, accepted.shape))
+    if predictor.probability:
+        told = predictor.probability(predictor.sign * middles).clip(0.0, 1.0)
+        return Binned(accepted, rejected, np.broadcast_to(told, accepted.shape))
     predicted = _cross_validated(accepted, rejected, middles)
     return predicted if isinstance(predicted, str) else Binned(accepted, rejected, predicted)
 
@@ -171,6 +180,25 @@ def calibration_error(data: Binned, settings: AnalysisSettings) -> Estimate:
     return estimate(data.n_tokens, sampled, settings.confidence)
 
 
+def calibration_error_by_chance(data: Binned, settings: AnalysisSettings) -> Estimate:
+    """The calibration error of a perfectly calibrated model that says these probabilities of as many tokens: mean and
+    interval over simulated outcomes."""
+    error = chance_errors(data, np.random.default_rng([settings.seed, data.n_tokens, 2]))
+    low, high = np.quantile(error, settings.tails)
+    return Estimate(data.n_tokens, float(error.mean()), float(low), float(high))
+
+
+def chance_errors(data: Binned, rng: np.random.Generator, repetitions: int = N_SIMULATIONS) -> Floats:
+    """Calibration errors where every token is accepted with the probability that was said: (repetitions,)."""
+    sizes = (data.accepted + data.rejected).round().astype(np.intp)
+    held = sizes > 0
+    n, said, group = sizes[held], data.predicted[held], np.broadcast_to(data.group_of_bin, sizes.shape)[held]
+    members = (group[:, None] == np.arange(N_GROUPS)).astype(np.float64)
+    distances = [np.abs((rng.binomial(n, said) - n * said) @ members).sum() for _ in range(repetitions)]
+    errors: Floats = np.array(distances, dtype=np.float64) / n.sum()
+    return errors
+
+
 def calibration(data: Binned, settings: AnalysisSettings) -> Iterator[tuple[float, Estimate]]:
     """The reliability diagram: in each group, the mean predicted probability and the share accepted."""
     sizes = _grouped(data, data.accepted + data.rejected)
@@ -195,20 +223,30 @@ MEASURES: dict[str, Callable[[Binned, AnalysisSettings], Estimate]] = {
     "auroc": auroc,
     "brier_score": brier_score,
     "calibration_error": calibration_error,
+    "calibration_error_by_chance": calibration_error_by_chance,
 }
+COMPARED = ("auroc", "brier_score", "calibration_error")
+"""The metrics of which differences between predictors are taken."""
+SHARE_OF_CEILING = "auroc_share"
 
 
 def difference(first: Binned, second: Binned, metric: str, settings: AnalysisSettings) -> Estimate:
     """A metric of one predictor minus that of another on the same tokens, resampled together."""
+    return _compared(first, second, metric, np.subtract, settings)
+
+
+def share_of_ceiling(data: Binned, ceiling: Binned, settings: AnalysisSettings) -> Estimate:
+    """(AUROC - 0.5) / (AUROC of what is known before the draw - 0.5), on the same tokens, resampled together."""
+    return _compared(data, ceiling, "auroc", lambda own, most: (own - 0.5) / (most - 0.5), settings)
+
+
+def _compared(
+    first: Binned, second: Binned, metric: str, combine: Callable[[Any, Any], Any], settings: AnalysisSettings
+) -> Estimate:
     a, b = (MEASURES[metric](data, settings) for data in (first, second))
     if not isinstance(a.uncertainty, Resampled) or not isinstance(b.uncertainty, Resampled):
         return Estimate(a.n, null_reason=a.null_reason or b.null_reason)
     if first.n_tokens != second.n_tokens or len(first.accepted) != len(second.accepted):
         return Estimate(a.n, null_reason="the two predictors were not measured on the same tokens")
-    first_known, second_known = a.uncertainty, b.uncertainty
-    shift = resampled(
-        first_known.value - second_known.value,
-        first_known.samples - second_known.samples,
-        first_known.jackknife - second_known.jackknife,
-    )
-    return estimate(a.n, shift, settings.confidence)
+    known = [(u.value, u.samples, u.jackknife) for u in (a.uncertainty, b.uncertainty)]
+    return estimate(a.n, resampled(*map(combine, *known)), settings.confidence)

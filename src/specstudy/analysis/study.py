@@ -139,8 +139,9 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     declared = declarations()
     drafted = tested[primary] if primary else None
     explained = mechanism(drafted, correlations, settings)
+    sinks = analyze_sinks(tables, prompts, settings)
     evidence = Evidence(
-        with_claim_measures(prompts, tables, suffixes),
+        with_claim_measures(prompts, tables, suffixes, sinks),
         with_bound(decoded),
         decoded[:0] if drafted is None else drafted,
         suffixes,
@@ -166,7 +167,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         by_round_index=acceptance.by_round_index(tested, related, settings),
         by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
-        sinks=analyze_sinks(tables, prompts, settings),
+        sinks=sinks,
         comparison=compare_conditions(tables, suffixes, list(related), settings),
         entropy_bounds=entropy_bounds(decoded, settings),
         interventions=interventions,

@@ -1,4 +1,4 @@
-"""Context measures: their distributions, how they go together, and what the soft score owes to length."""
+"""Context measures: their distributions, and how they go together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from synthetic import Plan, make_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import prompt_frame
 from specstudy.analysis.measures import CONTEXT_MEASURES
-from specstudy.analysis.sinks import length
 from specstudy.analysis.sinks.companions import context_correlations, distributions
 from specstudy.analysis.sinks.heads import head_map, sink_rate_agreement
 from specstudy.analysis.sinks.positions import position_frame
@@ -61,62 +60,6 @@ class TestCorrelations:
         mine = [r for r in rows if "context_health" in (r.x, r.y)]
         assert mine
         assert all(r.estimate is None and "is constant (10)" in r.null_reason for r in mine)
-
-
-class TestSoftScoreAndLength:
-    def attention(self, sizes: list[int], spread: float = 1.0) -> list[np.ndarray]:
-        rng = np.random.default_rng(2)
-        drawn = (np.exp(spread * rng.normal(size=n)) for n in sizes)
-        return [values / values.mean() for values in drawn]
-
-    def test_the_scores_are_those_of_prefill(self) -> None:
-        z = [list(np.random.default_rng(i).normal(size=20)) for i in range(3)]
-        found = length.soft_scores(length.scored_attention(position_frame(prompt_tables(z, window=8))))
-        expected = [
-            10 * (1 - np.maximum(v - v.mean(), 0).sum() / v.sum()) for v in (np.exp(np.array(y[:17])) for y in z)
-        ]
-        assert found["n_positions"].tolist() == [17, 17, 17]
-        assert found["context_health_soft"].tolist() == pytest.approx(expected)
-
-    def test_prompts_under_eight_scored_positions_are_left_out(self) -> None:
-        frame = position_frame(prompt_tables([[0.0] * 9, list(np.arange(14.0))], window=8))
-        assert [len(v) for v in length.scored_attention(frame)] == [11]
-
-    def test_independent_attention_lies_in_the_band_and_has_the_chance_correlation(self) -> None:
-        attention = self.attention([8, 12, 16, 24, 32, 48, 64, 96, 128, 192] * 6)
-        scores, band = length.soft_scores(attention), length.expected_by_length(attention, FAST)
-        low, high = (np.interp(scores["n_positions"], band["n_positions"], band[end]) for end in ("low", "high"))
-        inside = scores["context_health_soft"].between(low, high).mean()
-        assert 0.85 < inside <= 1.0
-        rows = length.length_answers(attention, FAST)
-        observed, chance = (by(rows, quantity=name).estimate for name in (length.OBSERVED, length.EXPECTED))
-        interval = by(rows, quantity=length.EXPECTED)
-        assert interval.ci_low < observed < interval.ci_high
-        assert -0.5 < chance < 0.1
-
-    def test_few_positions_flatter_the_score(self) -> None:
-        # The Hoover index of a sample is on the low side of the population's: the fewer positions, the more so.
-        band = length.expected_by_length(self.attention([8, 400] * 20), FAST)
-        assert band["value"].iloc[0] > band["value"].iloc[-1]
-        # For ln x ~ N(0, 1) the population's index is 2 * Phi(1/2) - 1 = 0.383.
-        assert band["value"].iloc[-1] == pytest.approx(10 * (1 - 0.383), abs=0.25)
-        assert (band["high"] - band["low"]).is_monotonic_decreasing
-
-    def test_a_planted_dependence_on_length_is_not_chance(self) -> None:
-        sizes = [20, 30, 40, 60, 80, 120, 160, 240] * 4
-        rng = np.random.default_rng(3)
-        attention = [np.exp(n / 100 * rng.normal(size=n)) for n in sizes]
-        rows = length.length_answers([v / v.mean() for v in attention], FAST)
-        assert by(rows, quantity=length.OBSERVED).ci_high < by(rows, quantity=length.EXPECTED).ci_low
-
-    def test_prompts_of_one_length_have_no_correlation_and_say_why(self) -> None:
-        rows = length.length_answers(self.attention([20] * 10), FAST)
-        assert [r.estimate for r in rows] == [None, None]
-        assert all("is constant (20)" in r.null_reason for r in rows)
-
-    def test_nothing_measured_gives_nothing(self) -> None:
-        assert length.expected_by_length([], FAST).empty
-        assert all(r.estimate is None and r.null_reason for r in length.length_answers([], FAST))
 
 
 class TestHeads:

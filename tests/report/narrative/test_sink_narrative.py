@@ -44,7 +44,7 @@ def said(made: dict[str, pd.DataFrame], **measures: np.ndarray) -> str:
         (4.0, 0.0, "per visible query says yes, attention from the answer's tokens says no."),
         (0.0, 4.0, "from the answer's tokens says yes, attention per visible query says no."),
         (0.0, 0.0, " agree."),
-        (2.0, 4.0, "Fewer than two"),
+        (1.0, 4.0, "Fewer than two"),
     ],
 )
 def test_the_boundary_is_answered_as_the_numbers_fall(boundary: float, generated: float, words: str) -> None:

@@ -1,8 +1,9 @@
-"""What the soft context health would be from the number of positions alone.
+"""What the soft context health would be from where a prompt's positions lie, and what it owes to length beyond that.
 
-The null is that every position draws its attention alike and independently: values are drawn from the study's own
-content positions (attention over its mean in the prompt; a prompt at random, then a position of it), as many as a
-prompt has. What the measured score does beyond that is not an effect of counting more positions.
+Attention falls with the distance from the queries, so a long prompt, which has distant positions, spreads it less
+evenly whatever it says. The null keeps what attention is like at each distance from the prompt's end: every position
+has the attention of a position about as far from the end of any prompt. Longer prompts thin out all attention alike, so
+each prompt's own level is divided out first.
 """
 
 from __future__ import annotations
@@ -19,90 +20,122 @@ from specstudy.analysis.sinks.positions import CONTENT
 from specstudy.records import SinkAnswer
 
 N_SIMULATIONS = 400
-GRID_POINTS = 12
-# Above this many drawn values a simulation of the whole study is repeated less often.
+N_PLACES = 12
+# Above this many positions in all simulated studies there are fewer of them.
 MAX_DRAWN = 20_000_000
-OBSERVED, EXPECTED = "soft_with_length", "soft_with_length_by_chance"
-
-
-def scored_attention(positions: pd.DataFrame) -> list[Floats]:
-    """`attention_window` over content of each prompt that carries the soft score, divided by its mean there."""
-    content = positions[(positions["place"] == CONTENT).to_numpy() & positions["attention_window"].notna().to_numpy()]
-    groups = (group.to_numpy() for _, group in content.groupby("prompt")["attention_window"])
-    return [v / v.mean() for v in groups if len(v) >= formulas.MIN_CONTENT_POSITIONS and v.sum() > 0]
-
-
-def soft_scores(attention: list[Floats]) -> pd.DataFrame:
-    """The soft score of each prompt beside the number of positions behind it: n_positions, context_health_soft."""
-    scores = [formulas.context_health_soft(values) for values in attention]
-    return pd.DataFrame(
-        {"n_positions": [len(v) for v in attention], "context_health_soft": np.array(scores, dtype=np.float64)}
-    )
-
-
-def expected_by_length(attention: list[Floats], settings: AnalysisSettings) -> pd.DataFrame:
-    """The null along the study's range of lengths: n_positions, value (mean), low and high (of single prompts)."""
-    columns = ["n_positions", "value", "low", "high"]
-    if not attention:
-        return pd.DataFrame(columns=columns, dtype=np.float64)
-    sizes = [len(v) for v in attention]
-    lengths = np.unique(np.geomspace(min(sizes), max(sizes), GRID_POINTS).round().astype(int))
-    rng = np.random.default_rng([settings.seed, len(attention), 0])
-    tails = [(1 - settings.confidence) / 2, (1 + settings.confidence) / 2]
-    pool, rows = Pool.of(attention), []
-    for n in lengths:
-        scores = pool.scores(int(n), N_SIMULATIONS, rng)
-        rows.append([float(n), scores.mean(), *np.quantile(scores, tails)])
-    return pd.DataFrame(rows, columns=columns)
+MEASURE = "context_health_soft"
+OBSERVED, EXPECTED, BEYOND = "soft_with_length", "soft_with_length_by_place", "soft_beyond_place_with_length"
 
 
 @dataclass(frozen=True)
-class Pool:
-    """The attention of all prompts end to end, and where each prompt's begins and how long it is."""
+class ScoredAttention:
+    """`attention_window` (positions,) over content of the prompts that carry the soft score, prompt after prompt, the
+    number of positions of each (prompts,), and each position's place: its distance from the prompt's end, in steps."""
 
     attention: Floats
-    starts: Codes
     sizes: Codes
+    places: Codes
 
-    @classmethod
-    def of(cls, attention: list[Floats]) -> Pool:
-        """The pool of `scored_attention`."""
-        sizes = np.array([len(v) for v in attention])
-        return cls(np.concatenate(attention), np.cumsum(sizes) - sizes, sizes)
-
-    def scores(self, n: int, repetitions: int, rng: np.random.Generator) -> Floats:
-        """Soft scores of `repetitions` made-up prompts of n positions: float64 (repetitions,)."""
-        chosen = rng.integers(len(self.sizes), size=(repetitions, n))
-        places = self.starts[chosen] + (rng.random((repetitions, n)) * self.sizes[chosen]).astype(np.intp)
-        return formulas.evenness(self.attention[places])
+    @property
+    def prompts(self) -> Codes:
+        """The prompt of each position, from 0: (positions,)."""
+        return np.repeat(np.arange(len(self.sizes), dtype=np.intp), self.sizes)
 
 
-def length_answers(attention: list[Floats], settings: AnalysisSettings) -> list[SinkAnswer]:
-    """Spearman of the soft score with the number of positions: as measured (bootstrap interval over prompts), and under
-    the null (mean and interval over simulated studies of the same lengths).
+def scored_attention(positions: pd.DataFrame) -> ScoredAttention:
+    """What the soft score is made from, of `position_frame`."""
+    n_after = positions.groupby("prompt")["position"].transform("max") - positions["position"]
+    known = (positions["place"] == CONTENT) & positions["attention_window"].notna()
+    content = pd.DataFrame({"prompt": positions["prompt"], "v": positions["attention_window"], "n_after": n_after})[
+        known
+    ]
+    by_prompt = content.groupby("prompt")["v"].transform
+    kept = content[(by_prompt("size") >= formulas.MIN_CONTENT_POSITIONS) & (by_prompt("sum") > 0)]
+    sizes = kept.groupby("prompt").size().to_numpy().astype(np.intp)
+    return ScoredAttention(kept["v"].to_numpy(dtype=np.float64), sizes, steps(kept["n_after"].to_numpy()))
+
+
+def steps(distances: np.ndarray) -> Codes:
+    """Distances in steps that grow with them, since near positions differ most."""
+    if not len(distances):
+        return np.zeros(0, dtype=np.intp)
+    edges = np.unique(np.geomspace(distances.min() + 1, distances.max() + 2, N_PLACES + 1).round())
+    steps: Codes = np.digitize(distances + 1, edges[1:-1]).astype(np.intp)
+    return steps
+
+
+def soft_scores(scored: ScoredAttention, drawn: Floats, settings: AnalysisSettings) -> pd.DataFrame:
+    """A row a prompt: n_positions, context_health_soft, and of the scores under the null (simulations, prompts) the
+    mean as expected, low and high."""
+    low, high = np.quantile(drawn, settings.tails, axis=0)
+    observed = scores_of(scored.attention, scored.sizes)
+    columns = {"n_positions": scored.sizes, MEASURE: observed, "expected": drawn.mean(axis=0), "low": low, "high": high}
+    return pd.DataFrame(columns)
+
+
+def scores_of(attention: Floats, sizes: Codes) -> Floats:
+    """Soft scores of the attention (..., positions) of prompts, one after the other: (..., prompts)."""
+    starts = np.cumsum(sizes) - sizes
+    sums = np.add.reduceat(attention, starts, axis=-1)
+    excess = np.maximum(attention - np.repeat(sums / sizes, sizes, axis=-1), 0.0)
+    even: Floats = formulas.MAX_HEALTH * (1.0 - np.add.reduceat(excess, starts, axis=-1) / sums)
+    return even
+
+
+def simulated_scores(scored: ScoredAttention, settings: AnalysisSettings, most: int = N_SIMULATIONS) -> Floats:
+    """Soft scores of simulated studies of the same places: (simulations, prompts)."""
+    rng = np.random.default_rng([settings.seed, len(scored.sizes), 1])
+    repetitions = int(np.clip(MAX_DRAWN // max(1, scored.sizes.sum()), 20, most))
+    levelled = scored.attention / levels(scored)[scored.prompts]
+    return np.stack([scores_of(exchanged(levelled, scored.places, rng), scored.sizes) for _ in range(repetitions)])
+
+
+def exchanged(attention: Floats, places: Codes, rng: np.random.Generator) -> Floats:
+    """Attention (positions,) dealt anew among the positions of each place."""
+    dealt = np.empty_like(attention)
+    dealt[np.argsort(places, kind="stable")] = attention[np.lexsort((rng.random(len(places)), places))]
+    return dealt
+
+
+def levels(scored: ScoredAttention, n_steps: int = 50) -> Floats:
+    """How much attention a prompt's positions get beside those of other prompts at the same places: (prompts,).
+
+    The fit of attention = level of the prompt x mean of the place that keeps the sums of both (iterative proportional
+    fitting).
     """
-    scores = soft_scores(attention)
-    x, y = scores["n_positions"].to_numpy(dtype=np.float64), scores["context_health_soft"].to_numpy()
-    observed = correlate(x, y, np.arange(len(x), dtype=np.intp), "spearman", settings)
-    expected = Estimate(len(x), null_reason=observed.null_reason)
+    prompts, places, attention = scored.prompts, scored.places, scored.attention
+    sums, sums_of_places = np.bincount(prompts, attention), np.bincount(places, attention)
+    level = np.ones(len(scored.sizes))
+    for _ in range(n_steps):
+        expected = np.bincount(places, level[prompts])
+        mean = sums_of_places / np.where(expected > 0, expected, 1)
+        level = sums / np.bincount(prompts, mean[places])
+    return level
+
+
+def length_answers(scores: pd.DataFrame, drawn: Floats, settings: AnalysisSettings) -> list[SinkAnswer]:
+    """Spearman with the number of positions: of the soft score, of the score under the null (mean and interval over
+    simulated studies), and of what the score is beyond its mean under the null.
+    """
+    n = scores["n_positions"].to_numpy(dtype=np.float64)
+    codes = np.arange(len(n), dtype=np.intp)
+    observed, beyond = (
+        correlate(n, values.to_numpy(), codes, "spearman", settings)
+        for values in (scores[MEASURE], scores[MEASURE] - scores["expected"])
+    )
+    expected = Estimate(len(n), null_reason=observed.null_reason)
     if observed.value is not None:
-        expected = _by_chance(attention, settings)
+        expected = _by_place(n, drawn, settings)
     return [
-        SinkAnswer(quantity=name, measure="context_health_soft", n=e.n, **e.row())
-        for name, e in ((OBSERVED, observed), (EXPECTED, expected))
+        SinkAnswer(quantity=name, measure=MEASURE, n=e.n, **e.row())
+        for name, e in ((OBSERVED, observed), (EXPECTED, expected), (BEYOND, beyond))
     ]
 
 
-def _by_chance(attention: list[Floats], settings: AnalysisSettings) -> Estimate:
-    sizes = np.array([len(v) for v in attention])
-    repetitions = int(np.clip(MAX_DRAWN // sizes.sum(), 20, N_SIMULATIONS))
-    rng = np.random.default_rng([settings.seed, len(attention), 1])
-    pool = Pool.of(attention)
-    studies = np.stack([pool.scores(int(n), repetitions, rng) for n in sizes], axis=1)
-    length_ranks, score_ranks = pd.Series(sizes).rank(), pd.DataFrame(studies).rank(axis=1)
-    coefficients = score_ranks.T.corrwith(length_ranks).dropna().to_numpy(dtype=np.float64)
+def _by_place(sizes: Floats, drawn: Floats, settings: AnalysisSettings) -> Estimate:
+    ranks = pd.DataFrame(drawn).rank(axis=1).T
+    coefficients = ranks.corrwith(pd.Series(sizes).rank()).dropna().to_numpy(dtype=np.float64)
     if not len(coefficients) or np.ptp(coefficients) == 0:
         return Estimate(len(sizes), null_reason="the score does not vary in simulated studies")
-    tails = [(1 - settings.confidence) / 2, (1 + settings.confidence) / 2]
-    low, high = np.quantile(coefficients, tails)
+    low, high = np.quantile(coefficients, settings.tails)
     return Estimate(len(sizes), float(coefficients.mean()), float(low), float(high))

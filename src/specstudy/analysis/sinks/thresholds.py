@@ -84,8 +84,7 @@ def _recommended(positions: pd.DataFrame, measure: str, settings: AnalysisSettin
         return Estimate(n, null_reason=f"over 1 % of content positions are flagged even at {steps[-1]:g}")
     if n_prompts < 3:
         return Estimate(n, value, null_reason=f"{n_prompts} prompts; an interval needs 3")
-    tails = [(1 - settings.confidence) / 2, (1 + settings.confidence) / 2]
-    low, high = np.quantile(smallest(settings.counts(n_prompts)), tails, method="inverted_cdf")
+    low, high = np.quantile(smallest(settings.counts(n_prompts)), settings.tails, method="inverted_cdf")
     if np.isinf(high):
         why = f"in some samples of prompts over 1 % are flagged even at {steps[-1]:g}"
         return Estimate(n, value, null_reason=why)

@@ -7,9 +7,11 @@ from typing import Any
 
 from specstudy.analysis.bootstrap import Estimate
 from specstudy.analysis.join import Tables
-from specstudy.analysis.predictors import METRICS, PREDICTORS, REFERENCE
+from specstudy.analysis.predictors import PREDICTORS, REFERENCE, SHARE_OF_CEILING
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
+
+METRICS = ("auroc", SHARE_OF_CEILING, "brier_score", "calibration_error", "calibration_error_by_chance")
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -25,8 +27,8 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
 
 def _cells(scores: Mapping[tuple[str, str, str], Estimate], name: str) -> list[Estimate]:
     """Each metric of a predictor, then its AUROC minus that of the reference."""
-    difference = scores.get((name, "auroc", REFERENCE), Estimate(0))
-    return [*(scores[name, metric, ""] for metric in METRICS), difference]
+    asked = [*((name, metric, "") for metric in METRICS), (name, "auroc", REFERENCE)]
+    return [scores.get(key, Estimate(0)) for key in asked]
 
 
 CHAPTER = Chapter("mechanism", "Mechanism", context)

@@ -78,7 +78,8 @@ CAPTIONS: dict[str, str] = {
     "all before it were accepted, so later places see the easier stretches of text.",
     "calibration": "Reliability diagrams: tenths of the tested draft tokens by what a predictor says of them, against "
     "the share that was accepted. Probabilities are of logistic regressions on held-out prompts; the entropy "
-    "bound, 1 − √(0.2 H), is used as a probability. Dashed: perfect calibration.",
+    "bound, 1 − √(0.2 H), and what p and q say before the draw are used as probabilities. Dashed: perfect calibration. "
+    "By chance: the error of a perfectly calibrated model on as many tokens.",
     "sinks_by_role": "Attention as a robust z-score, by the part a token plays in the template, under three measures. "
     "The first divides by the queries that can see a position, which inflates positions near the end; the second sees "
     "nothing inside its own window; the third is what the answer's tokens attend to.",
@@ -91,7 +92,7 @@ CAPTIONS: dict[str, str] = {
     "threshold that flags at most 1 % of content positions (the level line); dotted: the one this run used. A share of "
     "none is not drawn. Triangles: the largest score of a prompt with a content sink; every other prompt is at 10.",
     "soft_health_by_length": "The primary context measure against the number of content positions behind it. Grey: "
-    "the score of as many positions drawn at random from all prompts.",
+    "the score where every position has the attention of one as far from the end of a prompt drawn at random.",
     "context_matrix": "Correlations among context measures. A dash: the measure does not vary.",
     "entropy_trace": "One answer, token by token: entropy of the verifier and of the draft on the same text "
     "(the prompt whose mean entropy is the median).",

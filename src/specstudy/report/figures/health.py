@@ -97,16 +97,16 @@ def _spread_of_health(axes: Axes, rows: Sequence[HealthThreshold]) -> None:
 
 
 def soft_health_by_length(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """The soft score of each prompt against its scored positions, and what counting positions alone would give."""
-    scores, expected = result.sinks.soft_by_length, result.sinks.soft_expected
+    """The soft score of each prompt against its scored positions, and what their places alone would give."""
+    scores = result.sinks.soft_by_length
     if scores.empty:
         return None
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
-    x, coverage = expected["n_positions"].to_numpy(), percent(result.settings.confidence)
-    axes.fill_between(x, expected["low"], expected["high"], color=GREY, alpha=0.25, linewidth=0)
-    chance = f"independent attention: mean and {coverage} range"
-    axes.plot(x, expected["value"], color=GREY, linewidth=1.8, label=chance)
+    expected, coverage = scores.groupby("n_positions").mean(), percent(result.settings.confidence)
+    axes.fill_between(expected.index, expected["low"], expected["high"], color=GREY, alpha=0.25, linewidth=0)
+    by_place = f"attention drawn by place: mean and {coverage} range"
+    axes.plot(expected.index, expected["expected"], color=GREY, linewidth=1.8, label=by_place)
     dots: dict[str, Any] = {"color": BLUE, "markersize": 5, "alpha": 0.75, "label": f"prompts (n = {len(scores)})"}
     dots["rasterized"] = len(scores) > MARKS_AS_SHAPES
     axes.plot(scores["n_positions"], scores["context_health_soft"], "o", **dots)

@@ -27,7 +27,8 @@ def calibration(result: AnalysisResult, tables: Tables) -> Figure | None:
         _reliability_diagram(axes, points)
         score = result.mechanism.scores[name, "calibration_error", ""]
         error = "" if score.value is None else f"{number(score.value, 3)} {interval(score.low, score.high, 3)}"
-        axes.set_title(f"{label(name)}\ncalibration error {error}".rstrip(), fontsize=8)
+        chance = number(result.mechanism.scores[name, "calibration_error_by_chance", ""].value, 3)
+        axes.set_title(f"{label(name)}\ncalibration error {error}, by chance {chance}", fontsize=8)
         axes.tick_params(labelbottom=True)
     for axes in panels[len(by_predictor) :]:
         axes.set_axis_off()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from specstudy.analysis.measures import label
-from specstudy.analysis.sinks import heads, length, prediction, roles, thresholds, tokens
+from specstudy.analysis.sinks import boundary, first_token, heads, length, prediction, roles, thresholds, tokens
 from specstudy.analysis.sinks.positions import ATTENTION_OF, BOUNDARY, FIRST, Z_MEASURES
 from specstudy.analysis.sinks.study import SinkAnalysis
 from specstudy.analysis.study import AnalysisResult
@@ -35,6 +35,7 @@ def findings(result: AnalysisResult) -> list[str]:
         _series_health,
         _raised,
         _first_position,
+        _first_token,
         _boundary,
         _boundary_by_position,
         _prediction,
@@ -69,18 +70,20 @@ def _soft_health(sinks: SinkAnalysis, threshold: float) -> str:
     text = f"{name}, the primary measure, {_range(spread)}"
     if spread.degenerate:
         return f"{text}; it {spread.degenerate}, so no correlation is defined."
-    observed, chance = (sinks.answer(q, "context_health_soft") for q in (length.OBSERVED, length.EXPECTED))
-    if observed.estimate is None or chance.estimate is None:
+    quantities = (length.OBSERVED, length.EXPECTED, length.BEYOND)
+    observed, by_place, beyond = (sinks.answer(q, length.MEASURE) for q in quantities)
+    if observed.estimate is None or by_place.estimate is None or beyond.estimate is None:
         return f"{text}."
-    if not _apart(observed, chance):
-        told = "no significant difference"
-    elif observed.estimate * chance.estimate > 0 and abs(observed.estimate) > abs(chance.estimate):
-        told = "a significantly stronger dependence on length"
+    if beyond.ci_low is None or beyond.ci_high is None or beyond.ci_low <= 0 <= beyond.ci_high:
+        told = "no effect of length beyond that of place is shown"
     else:
-        told = "a significant difference"
+        told = (
+            f"beyond what place makes of it, {'longer' if beyond.ci_high < 0 else 'shorter'} prompts have a lower score"
+        )
     return (
-        f"{text}. Its rank correlation with the number of positions is {_estimate(observed)}; "
-        f"positions drawn at random give {_estimate(chance)}: {told}."
+        f"{text}. Its rank correlation with the number of positions is {_estimate(observed)}; attention drawn from all "
+        f"prompts at the same distance from the end gives {_estimate(by_place)}. Minus what their places give: "
+        f"{_estimate(beyond)}: {told}."
     )
 
 
@@ -144,18 +147,24 @@ def _boundary(sinks: SinkAnalysis, threshold: float) -> str:
         return ""
     parts, verdicts = [], {}
     for row in rows:
-        words = MEASURE_WORDS[row.measure]
-        if row.mean_z is None:
-            parts.append(f"{words}: undefined ({row.null_reason})")
+        words, gain = MEASURE_WORDS[row.measure], sinks.answer(boundary.BOUNDARY_GAIN, row.measure)
+        if row.mean_z is None or gain.estimate is None:
+            parts.append(f"{words}: undefined ({row.null_reason or gain.null_reason})")
             continue
-        verdicts[words] = row.is_mild_sink
+        verdicts[words] = _over(boundary.SINK_GAIN, gain)
         z = estimate_words(row.mean_z, row.mean_z_ci_low, row.mean_z_ci_high)
-        many = f"over {roles.MILD_SINK_Z:g} in {row.n_prompts_mild} of {row.n_prompts} prompts"
-        parts.append(f"{words}: {_VERDICTS[row.is_mild_sink]} (mean z {z}, {many})")
+        parts.append(f"{words}: {_VERDICTS[verdicts[words]]} ({_estimate(gain)}; against all content mean z {z})")
     return (
-        "Are the template tokens at the generation boundary a second sink (interval of the mean z over "
-        f"{roles.MILD_SINK_Z:g})? {_capital('; '.join(parts))}. {_agreement(verdicts)}"
+        "Are the template tokens at the generation boundary a second sink (interval of their z minus that of the last "
+        f"{boundary.N_LAST_CONTENT} content tokens over {boundary.SINK_GAIN:g})? {_capital('; '.join(parts))}. "
+        f"{_agreement(verdicts)}"
     )
+
+
+def _over(level: float, row: Any) -> bool | None:
+    if row.ci_low is None or row.ci_high is None:
+        return None
+    return True if row.ci_low > level else False if row.ci_high < level else None
 
 
 def _agreement(verdicts: dict[str, bool | None]) -> str:
@@ -182,6 +191,20 @@ def _boundary_by_position(sinks: SinkAnalysis, threshold: float) -> str:
     common = [name for name in next(iter(found.values())) if all(name in names for names in found.values())]
     agreed = f" All agree on {_listed(common)}." if len(found) > 1 and common else ""
     return f"Boundary tokens whose interval of the mean z is over {roles.MILD_SINK_Z:g}: {'; '.join(parts)}.{agreed}"
+
+
+def _first_token(sinks: SinkAnalysis, threshold: float) -> str:
+    """Whether attention to position 0 falls with length as more keys alone would have it."""
+    found, diluted = (sinks.answer(q, "first_token_attention") for q in (first_token.SLOPE, first_token.DILUTED_SLOPE))
+    if found.ci_low is None or diluted.estimate is None:
+        return ""
+    gains = _over(diluted.estimate, found)
+    told = {True: "gains on", False: "loses to", None: "neither gains on nor loses to"}[gains]
+    return (
+        "The logit of attention from the last prompt positions to position 0 changes with ln of the prompt's tokens by "
+        f"{_estimate(found)}. Dilution by more keys makes −1 of a head and {number(diluted.estimate)} of the mean over "
+        f"heads: with length the first token {told} the average other key."
+    )
 
 
 def _prediction(sinks: SinkAnalysis, threshold: float) -> str:
@@ -253,10 +276,6 @@ def _recommended(sinks: SinkAnalysis, threshold: float) -> str:
         f"The smallest swept threshold that flags at most {allowed} of content positions: {'; '.join(parts)}. "
         f"The run used {threshold:g}."
     )
-
-
-def _apart(a: Any, b: Any) -> bool:
-    return None not in (a.ci_low, b.ci_low) and (a.ci_high < b.ci_low or b.ci_high < a.ci_low)
 
 
 def _distribution(sinks: SinkAnalysis, measure: str) -> Any:
