@@ -360,6 +360,23 @@ class TokenModelTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BetweenWithinTerm(EstimateRow):
+    """A slope of decoded tokens' expected acceptance on an entropy, at one level, in acceptance per bit."""
+
+    predictor: str = column("entropy_bits (the verifier's) or draft_entropy_bits")
+    held: str = column("the other entropy, where it is in the model too; else empty")
+    level: str = column("within_answer, between_answers (of a prompt) or between_prompts")
+    n: int = column("tokens, answers or prompts behind it")
+    n_prompts: int = column("prompts with both measures")
+    standardised: float | None = column("the slope in standard deviations of both at this level")
+    p_value: float | None = column("two-sided p of no slope")
+    p_adjusted: float | None = column("Holm over the terms of one model")
+    between_prompts_sd: float | None = column("standard deviation of the model's intercepts of prompts")
+    between_answers_sd: float | None = column("standard deviation of its intercepts of answers within prompts")
+    residual_sd: float | None = column("standard deviation of the rest, between tokens of an answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MediationPath:
     """A path from context through entropy to acceptance, category, length and surprisal held constant."""
 
@@ -721,6 +738,7 @@ TABLES: dict[str, type] = {
     "predictors": PredictorScore,
     "calibration": CalibrationBin,
     "token_model": TokenModelTerm,
+    "between_within": BetweenWithinTerm,
     "mediation": MediationPath,
     "claims": Claim,
     "sink_roles": SinkRole,
@@ -743,7 +761,7 @@ TABLES: dict[str, type] = {
     "routing_costs": RoutingCost,
     "errors": ErrorRow,
 }
-MECHANISM_TABLES = ("predictors", "calibration", "token_model", "mediation")
+MECHANISM_TABLES = ("predictors", "calibration", "token_model", "between_within", "mediation")
 SINK_TABLES = (
     "sink_roles",
     "sink_predictions",

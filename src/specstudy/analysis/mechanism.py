@@ -8,18 +8,26 @@ from dataclasses import dataclass
 import pandas as pd
 
 from specstudy.analysis import predictors
+from specstudy.analysis.between_within import between_within
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlations import Pair, holm
 from specstudy.analysis.measures import ENTROPY_MEASURE, PRIMARY_CONTEXT_MEASURE, Key
 from specstudy.analysis.mediation import mediation
 from specstudy.analysis.predictors import PREDICTORS, REFERENCE, Binned
 from specstudy.analysis.token_model import token_model
-from specstudy.records import CalibrationBin, Correlation, MediationPath, PredictorScore, TokenModelTerm
+from specstudy.records import (
+    BetweenWithinTerm,
+    CalibrationBin,
+    Correlation,
+    MediationPath,
+    PredictorScore,
+    TokenModelTerm,
+)
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`predictors`, `calibration`, `token_model`, `mediation` are the rows of the tables of these names.
+    """Rows of the tables of the same names: `predictors`, `calibration`, `token_model`, `between_within`, `mediation`.
 
     `scores`: (predictor, metric, minus) -> estimate, `minus` empty or the predictor that is subtracted. `terms` and
     `paths`: the estimates behind the rows. `reversals`: pairs of measures whose correlation turns round within
@@ -29,6 +37,7 @@ class Mechanism:
     predictors: list[PredictorScore]
     calibration: list[CalibrationBin]
     token_model: list[TokenModelTerm]
+    between_within: list[BetweenWithinTerm]
     mediation: list[MediationPath]
     scores: dict[tuple[str, str, str], Estimate]
     terms: dict[str, Estimate]
@@ -38,13 +47,14 @@ class Mechanism:
 
 def mechanism(
     prompts: pd.DataFrame,
+    decoded: pd.DataFrame,
     tested: pd.DataFrame | None,
     acceptance: Key,
     correlations: Mapping[Pair, Correlation],
     settings: AnalysisSettings,
 ) -> Mechanism:
-    """Everything about the primary condition's tokens (None where nothing was drafted) and about the mediated path to
-    `acceptance`."""
+    """Everything about decoded tokens, the primary condition's drafted ones (`tested`; None where nothing was drafted)
+    and the mediated path to `acceptance`."""
     none = Estimate(0, null_reason="no token was drafted and tested")
     binned = {p.name: "" if tested is None else predictors.binned(tested, p) for p in PREDICTORS}
     scores = dict.fromkeys(_score_keys(), none) if tested is None else dict(_scores(binned, settings))
@@ -57,6 +67,7 @@ def mechanism(
         predictors=[_score_row(key, e, n_prompts) for key, e in scores.items()],
         calibration=list(_calibration_rows(binned, settings)),
         token_model=_term_rows(terms, n_prompts),
+        between_within=between_within(decoded, settings),
         mediation=[_path_row(name, e) for name, e in paths.items()],
         scores=scores,
         terms=terms,

@@ -128,7 +128,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     declared = declarations()
     drafted = tested[primary] if primary else None
     accepted = At(PRIMARY_ACCEPTANCE_MEASURE, primary) if primary else PRIMARY_ACCEPTANCE_MEASURE
-    explained = mechanism(prompts, drafted, accepted, correlations, settings)
+    explained = mechanism(prompts, decoded, drafted, accepted, correlations, settings)
     evidence = Evidence(
         with_claim_measures(prompts, tables, suffixes),
         with_bound(decoded),

@@ -1,0 +1,168 @@
+"""Expected acceptance of decoded tokens on entropy, taken apart: within answers, between them, between prompts.
+
+The model, of token t in answer a of prompt p, with x an entropy and bars for means (Mundlak 1978; Bell and Jones 2015):
+
+    accept_pat = constant + within (x_pat - x_pa) + answers (x_pa - x_p) + prompts x_p + u_p + v_pa + e_pat
+
+u and v are random intercepts of prompts and of answers within prompts. They are constant within an answer, and the three
+parts of x are orthogonal; so generalised least squares takes the slopes apart into three regressions: tokens about their
+answer's mean, answers about their prompt's mean, and means of prompts. Where every prompt has as many answers and every
+answer as many tokens, that is the mixed model's own solution, whatever the variances of u and v. Elsewhere the slope
+within answers still is; between answers every answer weighs alike here, and between prompts every prompt, as in the links
+of the chain. Intervals resample prompts: they hold whatever the dependence among tokens and however errors are spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled_totals
+from specstudy.analysis.correlation import why_constant
+from specstudy.analysis.correlations import holm
+from specstudy.analysis.token_model import FEWEST_PROMPTS
+from specstudy.records import BetweenWithinTerm
+
+ANSWER = ["prompt_id", "repetition"]
+OUTCOME = "expected_accept"
+VERIFIER, DRAFT = "entropy_bits", "draft_entropy_bits"
+MODELS = ((VERIFIER,), (DRAFT,), (VERIFIER, DRAFT))
+WITHIN_ANSWER, BETWEEN_ANSWERS, BETWEEN_PROMPTS = LEVELS = ("within_answer", "between_answers", "between_prompts")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One level of a model. `rows` (tokens, answers or prompts, by `prompt_id`): predictors, then the outcome, as they
+    stand at this level. `slopes` (predictors,), in units of the outcome; None with a `reason` where there are none."""
+
+    rows: pd.DataFrame
+    slopes: Floats | None = None
+    reason: str | None = None
+
+
+def between_within(decoded: pd.DataFrame, settings: AnalysisSettings) -> list[BetweenWithinTerm]:
+    """A row a model, predictor and level. `decoded`: a row a token, as `join.decoded_tokens` gives it."""
+    return [row for predictors in MODELS for row in _model(decoded, predictors, settings)]
+
+
+def _model(decoded: pd.DataFrame, predictors: Sequence[str], settings: AnalysisSettings) -> Iterator[BetweenWithinTerm]:
+    tokens = decoded[[*ANSWER, *predictors, OUTCOME]].dropna()
+    fits = {name: _fit(name, rows) for name, rows in levels(tokens).items()}
+    spreads = intercepts(tokens, fits)
+    terms = {
+        (level, place): _estimate(fit, place, settings) for level, fit in fits.items() for place in range(len(predictors))
+    }
+    adjusted = dict(zip(terms, holm([e.p_value for e in terms.values()]), strict=True))
+    for (level, place), e in terms.items():
+        yield BetweenWithinTerm(
+            predictor=predictors[place],
+            held=", ".join(name for name in predictors if name != predictors[place]),
+            level=level,
+            n=e.n,
+            n_prompts=int(tokens["prompt_id"].nunique()),
+            **e.row(),
+            standardised=None if e.value is None else e.value * _ratio_of_spreads(fits[level].rows, place),
+            p_value=e.p_value,
+            p_adjusted=adjusted[level, place],
+            **spreads,
+        )
+
+
+def levels(tokens: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The measures of `tokens` (all columns but prompt_id and repetition) at each level, indexed by prompt_id.
+
+    Tokens minus their answer's mean; answers' means minus their prompt's, of prompts with several answers; prompts'
+    means over answers, each answer weighing alike.
+    """
+    values = tokens.set_index(ANSWER)
+    of_answer = values.groupby(level=ANSWER, observed=True)
+    answers = of_answer.mean()
+    of_prompt = answers.groupby(level="prompt_id", observed=True)
+    several = (of_prompt[OUTCOME].transform("size") > 1).to_numpy(dtype=bool)
+    return {
+        WITHIN_ANSWER: (values - of_answer.transform("mean")).droplevel("repetition"),
+        BETWEEN_ANSWERS: (answers - of_prompt.transform("mean"))[several].droplevel("repetition"),
+        BETWEEN_PROMPTS: of_prompt.mean(),
+    }
+
+
+def _fit(level: str, rows: pd.DataFrame) -> Fit:
+    n_prompts = rows.index.nunique()
+    if n_prompts < FEWEST_PROMPTS:
+        of = "prompts with several answers" if level == BETWEEN_ANSWERS else "prompts with both measures"
+        return Fit(rows, reason=f"{n_prompts} {of}; errors by prompt need {FEWEST_PROMPTS}")
+    for name, column in rows.items():
+        if reason := why_constant(column.to_numpy()):
+            return Fit(rows, reason=f"{name} {reason} {level.replace('_', ' ')}")
+    (found,) = slopes(_totals(rows).sum(axis=0)[None])
+    if not np.isfinite(found).all():
+        return Fit(rows, reason=f"the two entropies are one {level.replace('_', ' ')}")
+    return Fit(rows, found)
+
+
+def _totals(rows: pd.DataFrame) -> Floats:
+    """Each prompt's count, sums (m) and sums of products (m * m) of the columns: (prompts, 1 + m + m * m)."""
+    values = (rows - rows.mean()).to_numpy()
+    products = values[:, :, None] * values[:, None, :]
+    columns = np.column_stack([np.ones(len(rows)), values, products.reshape(len(rows), -1)])
+    totals: Floats = pd.DataFrame(columns).groupby(pd.factorize(rows.index)[0]).sum().to_numpy()
+    return totals
+
+
+def slopes(sums: Floats) -> Floats:
+    """Least-squares slopes of the last column on the others, with a constant, from sums as in `_totals`.
+
+    (samples, 1 + m + m * m) -> (samples, m - 1); NaN where a predictor does not vary or follows from the others.
+    """
+    m = round((np.sqrt(4 * sums.shape[1] - 3) - 1) / 2)
+    n, totals, products = sums[:, :1], sums[:, 1 : m + 1], sums[:, m + 1 :].reshape(-1, m, m)
+    centred = products - totals[:, :, None] * totals[:, None, :] / n[:, :, None]
+    xx, xy = centred[:, :-1, :-1], centred[:, :-1, -1:]
+    spread = np.diagonal(xx, axis1=1, axis2=2)
+    defined = (spread > 1e-12 * n).all(axis=1)
+    defined &= np.linalg.det(xx) > 1e-9 * np.prod(spread, axis=1)
+    found = np.full((len(sums), m - 1), np.nan)
+    found[defined] = np.linalg.solve(xx[defined], xy[defined])[:, :, 0]
+    return found
+
+
+def _estimate(fit: Fit, place: int, settings: AnalysisSettings) -> Estimate:
+    n = len(fit.rows)
+    if fit.slopes is None:
+        return Estimate(n, null_reason=fit.reason)
+    found = resampled_totals(_totals(fit.rows), lambda sums: slopes(sums)[:, place], settings)
+    return estimate(n, found, settings.confidence).against(0.0)
+
+
+def _ratio_of_spreads(rows: pd.DataFrame, place: int) -> float:
+    return float(rows.iloc[:, place].std() / rows.iloc[:, -1].std())
+
+
+def intercepts(tokens: pd.DataFrame, fits: dict[str, Fit]) -> dict[str, float | None]:
+    """Standard deviations of the random intercepts and of the rest, from mean squares of the three levels' residuals.
+
+    Where answers and prompts are balanced and no variance comes out negative (it is then given as 0), these are those
+    of restricted maximum likelihood. None where a level they need has no slope.
+    """
+    sizes = tokens.groupby(ANSWER, observed=True).size()
+    answers = sizes.groupby(level="prompt_id", observed=True).size()
+    taken = {WITHIN_ANSWER: len(sizes), BETWEEN_ANSWERS: int((answers > 1).sum()), BETWEEN_PROMPTS: 1}
+    token, answer, prompt = (_residual_variance(fits[level], taken[level]) for level in LEVELS)
+    variances = {
+        "between_prompts_sd": prompt - answer * (1 / answers).mean(),
+        "between_answers_sd": answer - token * (1 / sizes).mean(),
+        "residual_sd": token,
+    }
+    return {name: float(np.sqrt(max(0.0, v))) if np.isfinite(v) else None for name, v in variances.items()}
+
+
+def _residual_variance(fit: Fit, taken: int) -> float:
+    """Mean square of a level's residuals, `taken` degrees of freedom having gone into means; NaN without slopes."""
+    if fit.slopes is None:
+        return np.nan
+    values = (fit.rows - fit.rows.mean()).to_numpy()
+    residuals = values[:, -1] - values[:, :-1] @ fit.slopes
+    return float(residuals @ residuals / (len(values) - taken - len(fit.slopes)))
