@@ -4,12 +4,12 @@ The model, of token t in answer a of prompt p, with x an entropy and bars for me
 
     accept_pat = constant + within (x_pat - x_pa) + answers (x_pa - x_p) + prompts x_p + u_p + v_pa + e_pat
 
-u and v are random intercepts of prompts and of answers within prompts. They are constant within an answer, and the three
-parts of x are orthogonal; so generalised least squares takes the slopes apart into three regressions: tokens about their
-answer's mean, answers about their prompt's mean, and means of prompts. Where every prompt has as many answers and every
-answer as many tokens, that is the mixed model's own solution, whatever the variances of u and v. Elsewhere the slope
-within answers still is; between answers every answer weighs alike here, and between prompts every prompt, as in the links
-of the chain. Intervals resample prompts: they hold whatever the dependence among tokens and however errors are spread.
+u and v are random intercepts of prompts and of answers within prompts. They are constant within an answer, and the
+three parts of x are orthogonal; so generalised least squares takes the slopes apart into three regressions: tokens about
+their answer's mean, answers about their prompt's mean, and means of prompts. Where every prompt has as many answers and
+every answer as many tokens, that is the mixed model's own solution, whatever the variances of u and v. Elsewhere the
+slope within answers still is; between answers every answer weighs alike here, and between prompts every prompt, as in the
+links of the chain. Intervals resample prompts: they hold whatever the dependence among tokens and however errors spread.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ WITHIN_ANSWER, BETWEEN_ANSWERS, BETWEEN_PROMPTS = LEVELS = ("within_answer", "be
 
 @dataclass(frozen=True)
 class Fit:
-    """One level of a model. `rows` (tokens, answers or prompts, by `prompt_id`): predictors, then the outcome, as they
-    stand at this level. `slopes` (predictors,), in units of the outcome; None with a `reason` where there are none."""
+    """One level of a model: `n` tokens, answers or prompts, and each prompt's part in their moments (`_moments`).
 
-    rows: pd.DataFrame
+    `slopes` (predictors,), in units of the outcome; None with a `reason` where there are none.
+    """
+
+    n: int
+    moments: Floats
     slopes: Floats | None = None
     reason: str | None = None
 
@@ -50,24 +53,27 @@ def between_within(decoded: pd.DataFrame, settings: AnalysisSettings) -> list[Be
 
 def _model(decoded: pd.DataFrame, predictors: Sequence[str], settings: AnalysisSettings) -> Iterator[BetweenWithinTerm]:
     tokens = decoded[[*ANSWER, *predictors, OUTCOME]].dropna()
-    fits = {name: _fit(name, rows) for name, rows in levels(tokens).items()}
+    n_prompts = int(tokens["prompt_id"].nunique())
+    fits = {level: _fit(level, rows) for level, rows in levels(tokens).items()}
     spreads = intercepts(tokens, fits)
     terms = {
-        (level, place): _estimate(fit, place, settings) for level, fit in fits.items() for place in range(len(predictors))
+        (level, place): _estimate(fits[level], place, settings) for level in LEVELS for place in range(len(predictors))
     }
-    adjusted = dict(zip(terms, holm([e.p_value for e in terms.values()]), strict=True))
-    for (level, place), e in terms.items():
+    adjusted = holm([e.p_value for e in terms.values()])
+    for ((level, place), e), p_adjusted in zip(terms.items(), adjusted, strict=True):
         yield BetweenWithinTerm(
             predictor=predictors[place],
             held=", ".join(name for name in predictors if name != predictors[place]),
             level=level,
             n=e.n,
-            n_prompts=int(tokens["prompt_id"].nunique()),
+            n_prompts=n_prompts,
             **e.row(),
-            standardised=None if e.value is None else e.value * _ratio_of_spreads(fits[level].rows, place),
+            standardised=_standardised(fits[level], place),
             p_value=e.p_value,
-            p_adjusted=adjusted[level, place],
-            **spreads,
+            p_adjusted=p_adjusted,
+            between_prompts_sd=spreads["between_prompts_sd"],
+            between_answers_sd=spreads["between_answers_sd"],
+            residual_sd=spreads["residual_sd"],
         )
 
 
@@ -90,55 +96,64 @@ def levels(tokens: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _fit(level: str, rows: pd.DataFrame) -> Fit:
-    n_prompts = rows.index.nunique()
-    if n_prompts < FEWEST_PROMPTS:
+    """The slopes of a level: `rows` by prompt_id, predictors, then the outcome."""
+    n, where, moments = len(rows), level.replace("_", " "), _moments(rows)
+    if len(moments) < FEWEST_PROMPTS:
         of = "prompts with several answers" if level == BETWEEN_ANSWERS else "prompts with both measures"
-        return Fit(rows, reason=f"{n_prompts} {of}; errors by prompt need {FEWEST_PROMPTS}")
+        return Fit(n, moments, reason=f"{len(moments)} {of}; errors by prompt need {FEWEST_PROMPTS}")
     for name, column in rows.items():
         if reason := why_constant(column.to_numpy()):
-            return Fit(rows, reason=f"{name} {reason} {level.replace('_', ' ')}")
-    (found,) = slopes(_totals(rows).sum(axis=0)[None])
+            return Fit(n, moments, reason=f"{name} {reason} {where}")
+    found = slopes(moments.sum(axis=0)[None])[0]
     if not np.isfinite(found).all():
-        return Fit(rows, reason=f"the two entropies are one {level.replace('_', ' ')}")
-    return Fit(rows, found)
+        return Fit(n, moments, reason=f"the two entropies are one {where}")
+    return Fit(n, moments, found)
 
 
-def _totals(rows: pd.DataFrame) -> Floats:
-    """Each prompt's count, sums (m) and sums of products (m * m) of the columns: (prompts, 1 + m + m * m)."""
-    values = (rows - rows.mean()).to_numpy()
-    products = values[:, :, None] * values[:, None, :]
-    columns = np.column_stack([np.ones(len(rows)), values, products.reshape(len(rows), -1)])
-    totals: Floats = pd.DataFrame(columns).groupby(pd.factorize(rows.index)[0]).sum().to_numpy()
-    return totals
+def _moments(rows: pd.DataFrame) -> Floats:
+    """Each prompt's number of rows, sums (m) and sums of products (m * m) of the columns: (prompts, 1 + m + m * m)."""
+    codes, prompts = pd.factorize(rows.index)
+    columns = (rows - rows.mean()).to_numpy().T
+    products = [a * b for a in columns for b in columns]
+    sums = [np.bincount(codes, column, len(prompts)) for column in (np.ones(len(rows)), *columns, *products)]
+    return np.column_stack(sums)
+
+
+def _centred(sums: Floats) -> Floats:
+    """Sums of products about the mean, from sums of moments (samples, 1 + m + m * m): (samples, m, m)."""
+    m = round((np.sqrt(4 * sums.shape[1] - 3) - 1) / 2)
+    n, totals, products = sums[:, :1, None], sums[:, 1 : m + 1], sums[:, m + 1 :].reshape(-1, m, m)
+    centred: Floats = products - totals[:, :, None] * totals[:, None, :] / n
+    return centred
 
 
 def slopes(sums: Floats) -> Floats:
-    """Least-squares slopes of the last column on the others, with a constant, from sums as in `_totals`.
+    """Least-squares slopes of the last measure on the others, with a constant, from sums of moments.
 
     (samples, 1 + m + m * m) -> (samples, m - 1); NaN where a predictor does not vary or follows from the others.
     """
-    m = round((np.sqrt(4 * sums.shape[1] - 3) - 1) / 2)
-    n, totals, products = sums[:, :1], sums[:, 1 : m + 1], sums[:, m + 1 :].reshape(-1, m, m)
-    centred = products - totals[:, :, None] * totals[:, None, :] / n[:, :, None]
+    centred = _centred(sums)
     xx, xy = centred[:, :-1, :-1], centred[:, :-1, -1:]
     spread = np.diagonal(xx, axis1=1, axis2=2)
-    defined = (spread > 1e-12 * n).all(axis=1)
+    defined = (spread > 1e-12 * sums[:, :1]).all(axis=1)
     defined &= np.linalg.det(xx) > 1e-9 * np.prod(spread, axis=1)
-    found = np.full((len(sums), m - 1), np.nan)
+    found = np.full(spread.shape, np.nan)
     found[defined] = np.linalg.solve(xx[defined], xy[defined])[:, :, 0]
     return found
 
 
 def _estimate(fit: Fit, place: int, settings: AnalysisSettings) -> Estimate:
-    n = len(fit.rows)
     if fit.slopes is None:
-        return Estimate(n, null_reason=fit.reason)
-    found = resampled_totals(_totals(fit.rows), lambda sums: slopes(sums)[:, place], settings)
-    return estimate(n, found, settings.confidence).against(0.0)
+        return Estimate(fit.n, null_reason=fit.reason)
+    found = resampled_totals(fit.moments, lambda sums: slopes(sums)[:, place], settings)
+    return estimate(fit.n, found, settings.confidence).against(0.0)
 
 
-def _ratio_of_spreads(rows: pd.DataFrame, place: int) -> float:
-    return float(rows.iloc[:, place].std() / rows.iloc[:, -1].std())
+def _standardised(fit: Fit, place: int) -> float | None:
+    if fit.slopes is None:
+        return None
+    spread = np.sqrt(np.diagonal(_centred(fit.moments.sum(axis=0)[None])[0]))
+    return float(fit.slopes[place] * spread[place] / spread[-1])
 
 
 def intercepts(tokens: pd.DataFrame, fits: dict[str, Fit]) -> dict[str, float | None]:
@@ -163,6 +178,5 @@ def _residual_variance(fit: Fit, taken: int) -> float:
     """Mean square of a level's residuals, `taken` degrees of freedom having gone into means; NaN without slopes."""
     if fit.slopes is None:
         return np.nan
-    values = (fit.rows - fit.rows.mean()).to_numpy()
-    residuals = values[:, -1] - values[:, :-1] @ fit.slopes
-    return float(residuals @ residuals / (len(values) - taken - len(fit.slopes)))
+    left = np.append(-fit.slopes, 1.0)
+    return float(left @ _centred(fit.moments.sum(axis=0)[None])[0] @ left / (fit.n - taken - len(fit.slopes)))
