@@ -15,7 +15,7 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.records import BetweenWithinTerm
 from specstudy.tables.schema import to_table
 
-SETTINGS = AnalysisSettings(bootstrap_samples=500)
+SETTINGS = AnalysisSettings()
 WITHIN, ANSWERS, PROMPTS = LEVELS
 PLANTED = {
     VERIFIER: {WITHIN: -0.10, ANSWERS: 0.05, PROMPTS: 0.20},
@@ -61,8 +61,8 @@ def decoded(
     return tokens
 
 
-def found(tokens: pd.DataFrame, settings: AnalysisSettings = SETTINGS) -> dict[tuple[str, str, str], BetweenWithinTerm]:
-    return {(row.predictor, row.held, row.level): row for row in between_within(tokens, settings)}
+def found(tokens: pd.DataFrame) -> dict[tuple[str, str, str], BetweenWithinTerm]:
+    return {(row.predictor, row.held, row.level): row for row in between_within(tokens, SETTINGS)}
 
 
 @pytest.mark.parametrize(("predictor", "held"), [(VERIFIER, ""), (DRAFT, ""), (VERIFIER, DRAFT)])
@@ -172,11 +172,11 @@ def test_equal_entropies_have_no_slopes_of_their_own():
 @pytest.mark.parametrize("n_prompts", [12, 50])
 def test_intervals_miss_as_often_as_stated(n_prompts):
     """Answers are uneven, and tokens spread more where entropy is higher, which the mixed model's own errors ignore."""
-    n_studies, coarse = 600, AnalysisSettings(bootstrap_samples=400)
+    n_studies = 600
     missed = dict.fromkeys(((name, level) for name in PLANTED for level in LEVELS), 0)
     for study in range(n_studies):
         tokens = decoded(n_prompts, n_tokens=10, is_even=False, changing_spread=0.4, seed=[study, n_prompts])
-        rows = found(tokens, coarse)
+        rows = found(tokens)
         for name, other in ((VERIFIER, DRAFT), (DRAFT, VERIFIER)):
             for level in LEVELS:
                 row = rows[name, other, level]

@@ -5,11 +5,12 @@ The model, of token t in answer a of prompt p, with x an entropy and bars for me
     accept_pat = constant + within (x_pat - x_pa) + answers (x_pa - x_p) + prompts x_p + u_p + v_pa + e_pat
 
 u and v are random intercepts of prompts and of answers within prompts. They are constant within an answer, and the
-three parts of x are orthogonal; so generalised least squares takes the slopes apart into three regressions: tokens about
-their answer's mean, answers about their prompt's mean, and means of prompts. Where every prompt has as many answers and
-every answer as many tokens, that is the mixed model's own solution, whatever the variances of u and v. Elsewhere the
-slope within answers still is; between answers every answer weighs alike here, and between prompts every prompt, as in the
-links of the chain. Intervals resample prompts: they hold whatever the dependence among tokens and however errors spread.
+parts of x are orthogonal; so generalised least squares takes the slopes apart into three regressions: of tokens about
+their answer's mean, of answers about their prompt's mean, and of prompts' means. With equally many answers a prompt and
+tokens an answer, that is the mixed model's own solution, whatever the variances of u and v. Elsewhere the slope within
+answers still is; between answers every answer weighs alike here, and between prompts every prompt, as in the links of
+the chain. Errors are those of a jackknife over prompts: they hold whatever the dependence among tokens and however the
+rest spreads, and few or unequal prompts do not make them too small (MacKinnon, Nielsen and Webb 2023).
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled_totals
+from specstudy.analysis.bootstrap import (
+    NO_SPREAD,
+    AnalysisSettings,
+    Asymptotic,
+    Estimate,
+    Floats,
+    estimate,
+    jackknife_error,
+)
 from specstudy.analysis.correlation import why_constant
 from specstudy.analysis.correlations import holm
 from specstudy.analysis.token_model import FEWEST_PROMPTS
@@ -145,8 +154,11 @@ def slopes(sums: Floats) -> Floats:
 def _estimate(fit: Fit, place: int, settings: AnalysisSettings) -> Estimate:
     if fit.slopes is None:
         return Estimate(fit.n, null_reason=fit.reason)
-    found = resampled_totals(fit.moments, lambda sums: slopes(sums)[:, place], settings)
-    return estimate(fit.n, found, settings.confidence).against(0.0)
+    error, degrees = jackknife_error(slopes(fit.moments.sum(axis=0) - fit.moments)[:, place])
+    if error == 0:
+        return Estimate(fit.n, float(fit.slopes[place]), null_reason=NO_SPREAD)
+    known = Asymptotic(float(fit.slopes[place]), error, degrees)
+    return estimate(fit.n, known, settings.confidence).against(0.0)
 
 
 def _standardised(fit: Fit, place: int) -> float | None:
