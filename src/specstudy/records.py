@@ -369,6 +369,27 @@ class TokenModelTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BetweenWithinTerm:
+    """A slope of decoded tokens' expected acceptance on an entropy, at one level."""
+
+    predictor: str = column("entropy_bits (the verifier's) or draft_entropy_bits")
+    held: str = column("the other entropy, where it is in the model too; else empty")
+    level: str = column("within_answer, between_answers (of a prompt) or between_prompts")
+    n: int = column("tokens, answers or prompts behind it")
+    n_prompts: int = column("prompts with both measures")
+    estimate: float | None = column("the slope: acceptance per bit", "1/bits")
+    ci_low: float | None = column("lower end of its interval, errors by a jackknife over prompts", "1/bits")
+    ci_high: float | None = column("upper end of its interval, errors by a jackknife over prompts", "1/bits")
+    standardised: float | None = column("the slope in standard deviations of both at this level")
+    p_value: float | None = column("two-sided p of no slope")
+    p_adjusted: float | None = column("Holm over the terms of one model")
+    between_prompts_sd: float | None = column("standard deviation of the model's intercepts of prompts")
+    between_answers_sd: float | None = column("standard deviation of its intercepts of answers within prompts")
+    residual_sd: float | None = column("standard deviation of the rest, between tokens of an answer")
+    null_reason: str | None = _null_reason()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A claim and its verdict."""
 
@@ -727,6 +748,7 @@ TABLES: dict[str, type] = {
     "predictors": PredictorScore,
     "calibration": CalibrationBin,
     "token_model": TokenModelTerm,
+    "between_within": BetweenWithinTerm,
     "claims": Claim,
     "sink_roles": SinkRole,
     "sink_predictions": SinkPrediction,
@@ -749,7 +771,7 @@ TABLES: dict[str, type] = {
     "routing_costs": RoutingCost,
     "errors": ErrorRow,
 }
-MECHANISM_TABLES = ("predictors", "calibration", "token_model")
+MECHANISM_TABLES = ("predictors", "calibration", "token_model", "between_within")
 SINK_TABLES = (
     "sink_roles",
     "sink_predictions",

@@ -227,7 +227,7 @@ def result() -> AnalysisResult:
     return analyze(make_tables(Plan(n_answer_tokens=60)), FAST)
 
 
-@pytest.mark.parametrize("table", ["predictors", "calibration", "token_model"])
+@pytest.mark.parametrize("table", ["predictors", "calibration", "token_model", "between_within"])
 def test_rows_fit_their_tables(result, table):
     rows = getattr(result.mechanism, table)
     assert rows

@@ -133,7 +133,7 @@ def _difference(claim: Declaration, evidence: Evidence) -> Finding:
 
 def _slope(claim: Declaration, evidence: Evidence) -> Finding:
     test = claim.test
-    estimate = slope(evidence.values(test["x"]), evidence.values(test["y"]), evidence.settings)
+    estimate = slope(evidence.values(test["x"]), evidence.values(test["y"]), evidence.settings, evidence.groups)
     words = f"Slope of the {phrase(test['y'])} on {phrase(test['x'])}"
     return Finding(_named(estimate, test), estimate.n, words)
 
@@ -144,7 +144,8 @@ def _ratio(claim: Declaration, evidence: Evidence) -> Finding:
     kept = np.isfinite(totals).all(axis=1)
     if not kept.any():
         return not_run(f"{phrase(measure)} and {phrase(to)} were not both measured")
-    estimate = ratio(totals[kept, 0], totals[kept, 1], evidence.settings)
+    measured, expected = (np.bincount(evidence.groups[kept], column[kept]).astype(np.float64) for column in totals.T)
+    estimate = ratio(measured, expected, evidence.settings)
     return Finding(estimate, int(kept.sum()), f"Ratio over prompts of {phrase(measure)} to {phrase(to)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
 from specstudy.analysis.correlation import why_constant
 
 GRID_POINTS = 60
@@ -27,23 +27,30 @@ def fitted_line(x: Floats, y: Floats, settings: AnalysisSettings) -> pd.DataFram
     return pd.DataFrame(band, dtype=np.float64).assign(x=grid)
 
 
-def slope(x: Floats, y: Floats, settings: AnalysisSettings) -> Estimate:
-    """Slope of the least-squares line of y on x over prompts, one row each (NaN left out), with its interval."""
+def slope(x: Floats, y: Floats, settings: AnalysisSettings, groups: Codes | None = None) -> Estimate:
+    """Slope of the least-squares line of y on x over prompts, one row each (NaN left out), with its interval.
+
+    `groups` int (prompts,): prompts of one group are drawn together.
+    """
     kept = np.isfinite(x) & np.isfinite(y)
-    x, y = x[kept], y[kept]
+    x, y, groups = x[kept], y[kept], None if groups is None else groups[kept]
     if len(x) < 3:
         return Estimate(len(x), null_reason=f"{len(x)} prompts; an interval needs 3")
     if reason := why_constant(x):
         return Estimate(len(x), null_reason=f"x {reason}")
-    rises = [np.diff(lines, axis=1)[:, 0] for lines in _resampled_lines(x, y, np.array([0.0, 1.0]), settings)]
+    rises = [np.diff(lines, axis=1)[:, 0] for lines in _resampled_lines(x, y, np.array([0.0, 1.0]), settings, groups)]
     (value,), samples, jackknife = rises
     return estimate(len(x), resampled(float(value), samples, jackknife), settings.confidence)
 
 
-def _resampled_lines(x: Floats, y: Floats, grid: Floats, settings: AnalysisSettings) -> tuple[Floats, Floats, Floats]:
-    """The line at each grid point: of all prompts (1, grid), in each sample (samples, grid), without each (n, grid)."""
-    n = len(x)
-    weights = (np.ones((1, n)), settings.counts(n), np.ones((n, n)) - np.eye(n))
+def _resampled_lines(
+    x: Floats, y: Floats, grid: Floats, settings: AnalysisSettings, groups: Codes | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """The line at each grid point: of all prompts (1, grid), in each sample (samples, grid), without each prompt or
+    group (n, grid)."""
+    codes = np.arange(len(x)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    n = int(codes.max()) + 1
+    weights = (np.ones((1, len(x))), settings.counts(n)[:, codes], (np.ones((n, n)) - np.eye(n))[:, codes])
     whole, samples, jackknife = (_lines(x, y, drawn, grid) for drawn in weights)
     return whole, samples, jackknife
 

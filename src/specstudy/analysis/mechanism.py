@@ -8,16 +8,17 @@ from dataclasses import dataclass
 import pandas as pd
 
 from specstudy.analysis import predictors
+from specstudy.analysis.between_within import between_within
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlations import Pair, holm
 from specstudy.analysis.predictors import CEILING, PREDICTORS, REFERENCE, SHARE_OF_CEILING, Binned
 from specstudy.analysis.token_model import token_model
-from specstudy.records import CalibrationBin, Correlation, PredictorScore, TokenModelTerm
+from specstudy.records import BetweenWithinTerm, CalibrationBin, Correlation, PredictorScore, TokenModelTerm
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`predictors`, `calibration`, `token_model` are the rows of the tables of these names.
+    """Rows of the tables of the same names: `predictors`, `calibration`, `token_model`, `between_within`.
 
     `scores`: (predictor, metric, minus) -> estimate, `minus` empty or the predictor that is subtracted. `terms`: the
     estimates behind the rows. `reversals`: pairs of measures whose correlation turns round within
@@ -27,15 +28,20 @@ class Mechanism:
     predictors: list[PredictorScore]
     calibration: list[CalibrationBin]
     token_model: list[TokenModelTerm]
+    between_within: list[BetweenWithinTerm]
     scores: dict[tuple[str, str, str], Estimate]
     terms: dict[str, Estimate]
     reversals: list[tuple[Pair, Correlation, Correlation]]
 
 
 def mechanism(
-    tested: pd.DataFrame | None, correlations: Mapping[Pair, Correlation], settings: AnalysisSettings
+    decoded: pd.DataFrame,
+    tested: pd.DataFrame | None,
+    correlations: Mapping[Pair, Correlation],
+    settings: AnalysisSettings,
 ) -> Mechanism:
-    """Everything about the primary condition's tokens (None where nothing was drafted)."""
+    """Everything about decoded tokens and the primary condition's drafted ones (`tested`; None where nothing was
+    drafted)."""
     none = Estimate(0, null_reason="no token was drafted and tested")
     binned = {p.name: "" if tested is None else predictors.binned(tested, p) for p in PREDICTORS}
     scores = dict.fromkeys(_score_keys(), none) if tested is None else dict(_scores(binned, settings))
@@ -45,6 +51,7 @@ def mechanism(
         predictors=[_score_row(key, e, n_prompts) for key, e in scores.items()],
         calibration=list(_calibration_rows(binned, settings)),
         token_model=_term_rows(terms, n_prompts),
+        between_within=between_within(decoded, settings),
         scores=scores,
         terms=terms,
         reversals=list(reversals(correlations)),

@@ -94,9 +94,9 @@ class Binned:
 
 def binned(tested: pd.DataFrame, predictor: Predictor) -> Binned | str:
     """The predictor's counts and cross-validated probabilities, or why there are none."""
-    tokens = tested[[predictor.column, "prompt_id", "accepted"]].dropna()
+    tokens = tested[[predictor.column, "group", "accepted"]].dropna()
     scores = predictor.sign * tokens[predictor.column].to_numpy(dtype=np.float64)
-    prompts, names = pd.factorize(tokens["prompt_id"].astype(object), sort=True)
+    prompts, names = pd.factorize(tokens["group"].astype(object), sort=True)
     outcomes = tokens["accepted"].to_numpy(dtype=np.float64)
     if len(names) < FEWEST_PROMPTS:
         return f"{len(names)} prompts with tested tokens; {FEWEST_PROMPTS} are needed to leave some out"

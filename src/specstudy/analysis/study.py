@@ -138,7 +138,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     correlations = all_correlations(prompts, distinct, decoded, tested, related, settings)
     declared = declarations()
     drafted = tested[primary] if primary else None
-    explained = mechanism(drafted, correlations, settings)
+    explained = mechanism(decoded, drafted, correlations, settings)
     sinks = analyze_sinks(tables, prompts, settings)
     evidence = Evidence(
         with_claim_measures(prompts, tables, suffixes, sinks),

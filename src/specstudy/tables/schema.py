@@ -38,6 +38,7 @@ KEY_COLUMNS: dict[str, tuple[str, ...]] = {
     "predictors": ("predictor", "metric", "minus"),
     "calibration": ("predictor", "bin"),
     "token_model": ("term",),
+    "between_within": ("predictor", "held", "level"),
     "claims": ("claim_id",),
     "sink_roles": ("measure", "place", "structural_role"),
     "sink_predictions": ("positions", "held_constant", "predictor"),

@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from specstudy.analysis.between_within import DRAFT, OUTCOME, VERIFIER
 from specstudy.analysis.bootstrap import Estimate
 from specstudy.analysis.join import Tables
 from specstudy.analysis.predictors import PREDICTORS, REFERENCE, SHARE_OF_CEILING
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
+from specstudy.report.narrative.between_within import level_sentences
 
 METRICS = ("auroc", SHARE_OF_CEILING, "brier_score", "calibration_error", "calibration_error_by_chance")
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
     mechanism = result.mechanism
-    if all(estimate.value is None for estimate in mechanism.scores.values()):
+    levels = [*level_sentences(mechanism.between_within)]
+    if not levels and all(e.value is None for e in mechanism.scores.values()):
         return None
     return {
         "metrics": METRICS,
         "reference": REFERENCE,
         "rows": [{"name": p.name, "cells": list(_cells(mechanism.scores, p.name))} for p in PREDICTORS],
+        "levels": levels,
+        "simple": {
+            x: [result.find("token", subset, x, OUTCOME) for subset in ("all", "within_prompt")]
+            for x in (VERIFIER, DRAFT)
+        },
     }
 
 
