@@ -24,6 +24,7 @@ SUBSETS = (
     "given_length",
     "within_category_given_length",
     "given_confounders",
+    "given_confounders_not_repetitive",
     "within_prompt",
 )
 """What tables call the subsets that are no categories: no category has one of these names."""

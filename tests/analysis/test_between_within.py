@@ -43,7 +43,8 @@ def decoded(
     )
     answer = np.repeat(np.arange(n_prompts * n_answers), lengths)
     prompt = answer // n_answers
-    keys = {"prompt_id": pd.Categorical([f"p{i:04d}" for i in prompt]), "repetition": answer % n_answers}
+    names = pd.Categorical([f"p{i:04d}" for i in prompt])
+    keys = {"prompt_id": names, "group": names, "repetition": answer % n_answers}
     tokens = pd.DataFrame(keys)
     tokens[OUTCOME] = 0.5 + 0.1 * rng.normal(size=n_prompts)[prompt] + 0.05 * rng.normal(size=lengths.size)[answer]
     shared = rng.normal(size=len(answer))

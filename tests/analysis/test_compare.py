@@ -16,6 +16,7 @@ from specstudy.analysis.compare import (
     paired_conditions,
 )
 from specstudy.analysis.join import conditions_measured
+from specstudy.analysis.measures import ANSWER_MEASURES
 from specstudy.condition import Condition
 from specstudy.errors import UserError
 
@@ -62,7 +63,7 @@ def test_differences_are_paired_by_prompt_and_over_prompts_of_both():
 def test_every_measure_is_there_once_and_swapping_the_runs_turns_signs():
     a, b = side(make_tables(PLAN)), side(make_tables(replace(PLAN, seed=1, speedup=1.4)))
     there, back = compare(a, b, FAST).measures, compare(b, a, FAST).measures
-    expected = [("", m) for m in ("context_health_soft", "mean_entropy_bits")] + [("gamma 4", m) for m in OF_CONDITIONS]
+    expected = [("", m) for m in ("context_health_soft", *ANSWER_MEASURES)] + [("gamma 4", m) for m in OF_CONDITIONS]
     assert list(there[["condition", "measure"]].itertuples(index=False, name=None)) == expected
     assert (there["n"] == 20).all()
     pd.testing.assert_series_equal(there["value"], -back["value"])
@@ -136,7 +137,7 @@ def test_runs_without_a_common_prompt_are_refused_in_one_line():
 def test_what_one_run_has_not_measured_has_no_number(kept):
     tables = make_tables(PLAN)
     comparison = compare(side(tables), side({n: f for n, f in tables.items() if n.startswith(kept)}), FAST)
-    measured = {"prefill": ["context_health_soft"], "decode": ["mean_entropy_bits"], "spec": list(OF_CONDITIONS)}
+    measured = {"prefill": ["context_health_soft"], "decode": [*ANSWER_MEASURES], "spec": list(OF_CONDITIONS)}
     rows = comparison.measures
     assert rows[rows["n"] > 0]["measure"].tolist() == measured[kept]
     assert rows[rows["n"] == 0][["a", "b", "value", "low", "high"]].isna().all(axis=None)

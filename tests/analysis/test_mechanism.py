@@ -31,6 +31,7 @@ def drafted_tokens(n_prompts=20, n_tokens=150, slope=-0.8, prompt_effect=0.7, se
     return pd.DataFrame(
         {
             "prompt_id": pd.Categorical([f"p{i:04d}" for i in prompt]),
+            "group": pd.Categorical([f"p{i:04d}" for i in prompt]),
             "category": pd.Categorical(np.where(prompt % 2, "code", "math")),
             "index": rng.integers(0, 3, len(prompt)),
             "accepted": accepted,

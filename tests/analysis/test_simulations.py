@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -75,6 +76,7 @@ def drafted(rng: Rng, n_prompts: int, slope: float, prompt_effect: float = 0.7) 
     return pd.DataFrame(
         {
             "prompt_id": pd.Categorical(prompts),
+            "group": pd.Categorical(prompts),
             "category": np.where(prompts % 2, "code", "math"),
             "index": rng.integers(0, 3, len(prompts)),
             "accepted": (rng.random(len(prompts)) < 1 / (1 + np.exp(-odds))).astype(float),
@@ -300,7 +302,7 @@ COARSE = AnalysisSettings(bootstrap_samples=100)
 
 
 def declared(direction: str, margin: float) -> Declaration:
-    return Declaration("id", "family", "It is so.", "nobody", {"kind": "mean"}, direction, margin)
+    return Declaration("id", "family", "It is so.", "nobody", {"kind": "mean"}, direction, margin, date(2026, 1, 1), ())
 
 
 def verdicts(direction: str, margin: float, study: Callable[[Rng], Estimate], n: int) -> list[str]:

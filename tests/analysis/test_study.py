@@ -28,7 +28,8 @@ def test_every_pair_of_the_chain_is_there_once(result):
     keys = [(r.level, r.subset, r.x, r.y, r.method) for r in result.correlations]
     assert len(set(keys)) == len(keys)
     whole = [key for key in keys if key[:2] == ("prompt", "all") and key[4] == "spearman"]
-    assert len(whole) == len(CONTEXT_MEASURES) * (1 + len(ACCEPTANCE_MEASURES)) + len(ACCEPTANCE_MEASURES)
+    of_two_texts, of_one_text = len(ACCEPTANCE_MEASURES), 1
+    assert len(whole) == len(CONTEXT_MEASURES) * (3 + of_two_texts) + 2 * (of_one_text + of_two_texts)
     subsets = {r.subset for r in result.correlations if r.level == "prompt"}
     categories = {"ambiguous", "code", "creative", "factual", "math"}
     assert subsets == categories | set(SUBSETS) - {"within_prompt"}

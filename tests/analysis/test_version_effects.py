@@ -127,10 +127,14 @@ def test_what_is_measured_of_a_version() -> None:
                 **{name: [float(i)] for i, name in enumerate(measures_in("versions", "prefill_prompts"))},
             }
         ),
-        "decode_runs": pd.DataFrame({"prompt_id": ["a", "a", "b"], "mean_entropy_bits": [1.0, 2.0, 4.0]}),
-        "decode_tokens": pd.DataFrame(
-            {"prompt_id": ["b", "b"], "sampling_entropy_bits": [0.5, 1.5], "expected_accept": [0.2, 0.4]}
+        "decode_runs": pd.DataFrame(
+            {
+                "prompt_id": ["a", "a", "b"],
+                "mean_entropy_bits": [1.0, 2.0, 4.0],
+                "mean_expected_accept": [0.1, 0.2, 0.3],
+            }
         ),
+        "decode_tokens": pd.DataFrame({"prompt_id": ["b", "b"], "sampling_entropy_bits": [0.5, 1.5]}),
         "spec_runs": pd.DataFrame(
             {
                 "prompt_id": ["a", "a", "a", "a", "hot"],
