@@ -20,6 +20,7 @@ KINDS = {
     *(
         "correlation",
         "mean",
+        "median",
         "difference",
         "ordering",
         "token_mean",

@@ -13,7 +13,7 @@ from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import prompt_subsets
 from specstudy.analysis.declarations import Declaration
-from specstudy.analysis.means import difference, mean, nested_mean, numbered
+from specstudy.analysis.means import difference, mean, median, nested_mean, numbered
 from specstudy.analysis.measures import At, Key, label, phrase
 from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
@@ -27,7 +27,7 @@ class Evidence:
     """What the tests may look at. `suffixes`: what each condition's measures carry after their names.
 
     `prompts`: a row a prompt. `decoded`, `tested`: a row a token, `tested` at the primary condition. `versions`: a
-    row a version of a prompt (`Interventions.versions`).
+    row a version of a prompt (`Interventions.versions`). `busy`: why speeds decide nothing (`MachineState.busy`).
     """
 
     prompts: pd.DataFrame
@@ -38,6 +38,7 @@ class Evidence:
     mechanism: Mechanism
     settings: AnalysisSettings
     versions: pd.DataFrame
+    busy: str = ""
 
     def measure(self, name: str) -> Key:
         """The column of a measure: as it is, or of the primary condition."""
@@ -90,13 +91,14 @@ def _named(estimate: Estimate, test: Mapping[str, Any]) -> Estimate:
     return replace(estimate, null_reason=f"{phrase(test[axis])} {rest}") if axis in ("x", "y") else estimate
 
 
-def _mean(claim: Declaration, evidence: Evidence) -> Finding:
+def _average(claim: Declaration, evidence: Evidence) -> Finding:
     measure = claim.test["measure"]
     values = evidence.values(measure)
     if np.isnan(values).all():
         return not_run(_WHY_ABSENT.get(measure, f"{phrase(measure)} was not measured"))
-    estimate = mean(values, evidence.settings, claim.reference)
-    return Finding(estimate, estimate.n, f"Mean {phrase(measure)}")
+    average = {"mean": mean, "median": median}[claim.test["kind"]]
+    estimate = average(values, evidence.settings, claim.reference)
+    return Finding(estimate, estimate.n, f"{claim.test['kind'].title()} {phrase(measure)}")
 
 
 _WHY_ABSENT = {
@@ -203,7 +205,8 @@ def _mediation(claim: Declaration, evidence: Evidence) -> Finding:
 
 TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "correlation": _correlation,
-    "mean": _mean,
+    "mean": _average,
+    "median": _average,
     "difference": _difference,
     "ordering": _ordering,
     "token_mean": _token_mean,

@@ -8,7 +8,7 @@ from specstudy.analysis.declarations import Declaration
 from specstudy.analysis.verdicts import Finding, decide, detectable_effect, not_run, note, p_at_margin
 from specstudy.records import Claim
 
-CHAIN = "chain"
+CHAIN, SPEED = "chain", "speed"
 
 
 def answer_claims(declared: list[Declaration], evidence: Evidence) -> list[Claim]:
@@ -17,7 +17,13 @@ def answer_claims(declared: list[Declaration], evidence: Evidence) -> list[Claim
     findings = {claim.id: TESTS[claim.test["kind"]](claim, evidence) for claim in tested}
     adjusted = _adjusted(tested, findings)
     records = {
-        claim.id: _as_record(claim, findings[claim.id], adjusted[claim.id], evidence.settings.confidence)
+        claim.id: _as_record(
+            claim,
+            findings[claim.id],
+            adjusted[claim.id],
+            evidence.settings.confidence,
+            evidence.busy if claim.family == SPEED else "",
+        )
         for claim in tested
     }
     links = [records[claim.id] for claim in tested if claim.link]
@@ -34,9 +40,12 @@ def _adjusted(claims: list[Declaration], findings: dict[str, Finding]) -> dict[s
     return adjusted
 
 
-def _as_record(claim: Declaration, finding: Finding, p_adjusted: float | None, confidence: float) -> Claim:
+def _as_record(claim: Declaration, finding: Finding, p_adjusted: float | None, confidence: float, busy: str) -> Claim:
+    """`busy` says why no speed is decided; the estimate is told all the same."""
     estimate = finding.estimate
     verdict = decide(claim, estimate, p_adjusted, confidence)
+    if busy and verdict != "not_run":
+        verdict = "undecided"
     answered = finding if verdict != "not_run" else not_run(estimate.null_reason or "no interval")
     detectable = detectable_effect(claim, answered, confidence)
     return Claim(
@@ -51,7 +60,7 @@ def _as_record(claim: Declaration, finding: Finding, p_adjusted: float | None, c
         margin=claim.margin,
         detectable_effect=detectable,
         n=finding.n_prompts,
-        note=note(claim, answered, verdict, detectable),
+        note=note(claim, answered, verdict, detectable, busy),
     )
 
 

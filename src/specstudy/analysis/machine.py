@@ -75,7 +75,7 @@ def why_busy(runs: pd.DataFrame) -> str:
         load, threads = runs["load_average"].median(), runs["threads"].median()
         reasons.append(
             f"{n_disturbed} of {len(runs)} generations were disturbed (median load {load:.1f} with {threads:.0f} in "
-            f"use, steps spread by {np.nanmedian(_spread(runs)):.1f})"
+            f"use, steps spread by {pd.Series(_spread(runs)).median():.1f})"
         )
     both = runs[["speedup", "speedup_steps"]].dropna()
     clock, steps = both["speedup"].median(), both["speedup_steps"].median()
@@ -86,7 +86,8 @@ def why_busy(runs: pd.DataFrame) -> str:
 
 def sittings(measured_at: pd.Series) -> Codes:
     """To which of the times at which a run was measured each generation belongs: int (rows,), from 1."""
-    seconds = pd.to_datetime(measured_at, format="ISO8601", utc=True).astype("int64").to_numpy() / 1e9
+    begun = pd.to_datetime(measured_at, format="ISO8601", utc=True)
+    seconds = (begun - begun.min()).dt.total_seconds().to_numpy()
     order = np.argsort(seconds, kind="stable")
     gaps = np.diff(seconds[order])
     pauses = gaps > max(PAUSE_S, 5 * float(np.median(gaps))) if len(gaps) else np.zeros(0, dtype=bool)
@@ -108,7 +109,7 @@ def _sittings(name: str, runs: pd.DataFrame) -> Iterator[dict[str, object]]:
             "n": len(own),
             "n_disturbed": int(own["disturbed"].sum()),
             "threads": int(own["threads"].median()),
-            **{column: float(np.nanmedian(numbers(own[column]))) for column in _MEDIANS},
+            **{column: float(own[column].median()) for column in _MEDIANS},
         }
 
 

@@ -17,11 +17,13 @@ from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.entropy_bound import entropy_bounds
 from specstudy.analysis.interventions import Interventions, analyze_interventions
 from specstudy.analysis.join import Tables, conditions_measured, decoded_tokens, prompt_frame, tested_tokens
+from specstudy.analysis.machine import MachineState, machine_state
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
     PRIMARY_ACCEPTANCE_MEASURE,
     At,
     Key,
+    condition_name,
     condition_suffixes,
     of_other_gammas,
     primary_condition,
@@ -41,11 +43,12 @@ class AnalysisResult:
 
     `by_pair`: the rows of `correlations` by what they are of. `claims`: those of this table. `prompts`: a row a prompt,
     its columns keyed by measure, or by measure and condition (`At`).
-    `by_category`: mean of each measure by category and over all. `reliability`: split halves.
+    `by_category`: average of each measure by category and over all. `reliability`: split halves.
     `sinks`: where attention gathers, and context health in its light.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the run's
-    conditions side by side. `entropy_bounds`: rows of the table of this name. `routing`: None unless the verifier's
-    experts were watched. `interventions`: what versions of prompts tell; everything else speaks of unaltered prompts.
+    conditions side by side. `machine`: how quiet it was while speeds were measured. `entropy_bounds`: rows of the
+    table of this name. `routing`: None unless the verifier's experts were watched. `interventions`: what versions of
+    prompts tell; everything else speaks of unaltered prompts.
     """
 
     settings: AnalysisSettings
@@ -63,6 +66,7 @@ class AnalysisResult:
     round_times: pd.DataFrame
     sinks: SinkAnalysis
     comparison: ConditionComparison
+    machine: MachineState
     entropy_bounds: list[EntropyBound]
     interventions: Interventions
     routing: RoutingAnalysis | None
@@ -129,6 +133,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     drafted = tested[primary] if primary else None
     accepted = At(PRIMARY_ACCEPTANCE_MEASURE, primary) if primary else PRIMARY_ACCEPTANCE_MEASURE
     explained = mechanism(prompts, drafted, accepted, correlations, settings)
+    machine = machine_state(tables, {condition: condition_name(condition, suffixes) for condition in suffixes})
     evidence = Evidence(
         with_claim_measures(prompts, tables, suffixes),
         with_bound(decoded),
@@ -138,6 +143,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         explained,
         settings,
         interventions.versions,
+        machine.busy[primary] if primary else "",
     )
     return AnalysisResult(
         settings=settings,
@@ -154,6 +160,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
         sinks=analyze_sinks(tables, prompts, settings),
+        machine=machine,
         comparison=compare_conditions(tables, suffixes, list(related), settings),
         entropy_bounds=entropy_bounds(decoded, settings),
         interventions=interventions,
