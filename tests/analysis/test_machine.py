@@ -79,6 +79,7 @@ def test_one_prompt_that_a_burst_slowed_moves_no_speed_far() -> None:
     tables = make_tables(Plan(n_per_category=2, n_answer_tokens=12))
     quiet = analyze(tables, FAST)
     tables["spec_runs"].loc[0, ["speedup", "speedup_steps"]] = 12.0
+    tables["spec_rounds"].loc[0, "verify_s"] = 60.0
     burst = analyze(tables, FAST)
 
     def told(result):
@@ -87,3 +88,6 @@ def test_one_prompt_that_a_burst_slowed_moves_no_speed_far() -> None:
 
     assert told(burst)["value"] == pytest.approx(told(quiet)["value"], abs=0.1)
     assert told(burst)["high"] < 1.5
+    verify = quiet.round_times["part"] == "verify"
+    then, now = (result.round_times[verify]["value"].item() for result in (quiet, burst))
+    assert now == pytest.approx(then, rel=0.05)
