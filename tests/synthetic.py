@@ -51,7 +51,7 @@ class Plan:
     """How large the study is, and what holds in it.
 
     `conditions` are measured where given, else each of `gammas`; a rule that stops early does so here too, and
-    `temperature_effect` is the change of the log-odds of acceptance a unit of temperature.
+    `temperature_effect` is the change of the log-odds of acceptance a unit of temperature. One thread is in use.
     `context_effect`: change of ln mean entropy a standard deviation of context health; `entropy_effect`: change of the
     log-odds of acceptance a bit of draft entropy; `category_effect` scales the differences between categories.
     """
@@ -68,6 +68,7 @@ class Plan:
     temperature_effect: float = 0.0
     category_effect: float = 1.0
     speedup: float = 1.15
+    load_average: float = 1.0
     seed: int = 0
 
 
@@ -367,6 +368,10 @@ def _spec_runs(
         tokens_per_s=per_s,
         baseline_tokens_per_s=per_s / speedup,
         speedup=speedup,
+        speedup_steps=speedup * rng.normal(1, 0.01, len(sums)) * applies,
+        verifier_step_s=0.030,
+        verifier_step_p10_s=0.029,
+        verifier_step_p90_s=0.032,
         target_efficiency=0.9,
         draft_time_share=(sums["draft_s"] / total_s).to_numpy(),
         verify_time_share=(sums["verify_s"] / total_s).to_numpy(),
@@ -378,7 +383,10 @@ def _spec_runs(
         theoretical_speedup_full=speedup * 1.05 * applies,
         finish_reason="length",
         text="An answer.",
-        null_reason=None if condition["stop"] == "none" else "the formulas mean drafts of gamma tokens",
+        measured_at=[f"2026-01-05T12:{i // 60 % 60:02d}:{i % 60:02d}+00:00" for i in range(len(sums))],
+        load_average=plan.load_average,
+        threads=1,
+        null_reason=None if condition["stop"] == "none" else "formulas and medians mean drafts of gamma tokens",
     )
 
 

@@ -10,11 +10,12 @@ from specstudy.config import PROJECT_ROOT
 from specstudy.running.measuring_code import imported_names
 
 SOURCE = PROJECT_ROOT / "src/specstudy"
-GROUND = {"errors", "rules", "config", "records", "formulas", "routing_formulas", "seeds", "condition"}
+GROUND = {"errors", "rules", "config", "records", "formulas", "routing_formulas", "seeds", "condition", "clock"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "records": set(),
     "seeds": set(),
+    "clock": set(),
     "routing_formulas": set(),
     "condition": set(),
     "formulas": {"errors"},

@@ -42,7 +42,7 @@ def words(output_dir: Path, prompts: dict[str, str] = PROMPTS) -> list[str]:
     path = output_dir / "prompts.jsonl"
     path.write_text("\n".join(lines) + "\n")
     place = [f"prompts.path={path}", f"output_dir={output_dir}"]
-    return ["prompts=file", *place, f"decode.max_new_tokens={NEW_TOKENS}"]
+    return ["prompts=file", *place, f"decode.max_new_tokens={NEW_TOKENS}", "execution.threads=1"]
 
 
 def configuration(output_dir: Path, prompts: dict[str, str] = PROMPTS, *further: str) -> StudyConfig:

@@ -171,8 +171,9 @@ class AnalysisConfig(Section):
 
 @dataclass(frozen=True)
 class ExecutionConfig(Section):
-    """Where and how it runs; `threads` of null means all cores. `address` and `workers` are those of a Ray cluster, and
-    `store` is a path from output_dir on, or a URI that every worker can reach."""
+    """Where and how it runs; `threads` of null lets a short trial choose between one and all cores. `remeasure` says
+    which timings are taken again although they are there: those of a busy machine, or all. `address` and `workers` are
+    those of a Ray cluster, and `store` is a path from output_dir on, or a URI that every worker can reach."""
 
     NAME: ClassVar[str] = "execution"
     name: str = setting("local", LABEL)
@@ -183,6 +184,7 @@ class ExecutionConfig(Section):
     device: str = setting("auto", one_of("auto", "cpu", "cuda", "mps"))
     dtype: str = setting("auto", one_of("auto", "float32", "bfloat16", "float16"))
     threads: int | None = setting(None, optional(whole(1, 1024)))
+    remeasure: str = setting("none", one_of("none", "busy", "all"))
     progress: str = setting("auto", one_of("auto", "on", "off"))
 
 

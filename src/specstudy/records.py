@@ -229,6 +229,12 @@ class SpecRun(SpeculationRow):
     tokens_per_s: float = column("n_tokens over decoding time", "1/s")
     baseline_tokens_per_s: float | None = column("the verifier alone on the same prompt, interleaved", "1/s")
     speedup: float | None = column("verifier-only time per token / speculative time per token")
+    speedup_steps: float | None = column(
+        "the same from medians: n_tokens * verifier_step_s / (n_rounds * (median draft_s + verify_s + overhead_s))"
+    )
+    verifier_step_s: float | None = column("median time of a step of the verifier alone, sampling included", "s")
+    verifier_step_p10_s: float | None = column("its 10th percentile", "s")
+    verifier_step_p90_s: float | None = column("its 90th percentile", "s")
     target_efficiency: float | None = column("time of a 1-token verifier step / time of a (gamma+1)-token pass")
     draft_time_share: float = column("draft forward passes, share of the rounds' time")
     verify_time_share: float = column("verifier forward passes, share of the rounds' time")
@@ -240,6 +246,9 @@ class SpecRun(SpeculationRow):
     theoretical_speedup_full: float | None = column("formula with alpha and every measured cost")
     finish_reason: str = column("eos or length")
     text: str = column("the answer")
+    measured_at: str = column("when it was begun (ISO 8601 with zone)")
+    load_average: float | None = column("processes wanting the CPU then, mean over a minute; null where unknown")
+    threads: int = column("threads that torch computed with")
     null_reason: str | None = _null_reason()
 
 
@@ -281,7 +290,7 @@ class ConditionMeasure(ConditionRow):
 
     measure: str = column("what was measured, or what theory makes of it")
     n: int = column("prompts behind it")
-    estimate: float | None = column("mean over prompts")
+    estimate: float | None = column("mean over prompts; median of speeds, costs and what theory makes of them")
     ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
     ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
     null_reason: str | None = _null_reason()
@@ -299,7 +308,7 @@ class ConditionDifference(ConditionRow):
     reference_top_p: float = column("its top_p")
     measure: str = column("what was measured")
     n: int = column("prompts that have both")
-    estimate: float | None = column("mean difference")
+    estimate: float | None = column("mean difference; median of differences of speeds and costs")
     ci_low: float | None = column("lower end of the bootstrap interval (by prompt)")
     ci_high: float | None = column("upper end of the bootstrap interval (by prompt)")
     null_reason: str | None = _null_reason()
@@ -810,6 +819,10 @@ TIMING_COLUMNS = frozenset(
         "tokens_per_s",
         "baseline_tokens_per_s",
         "speedup",
+        "speedup_steps",
+        "verifier_step_s",
+        "verifier_step_p10_s",
+        "verifier_step_p90_s",
         "target_efficiency",
         "draft_time_share",
         "verify_time_share",
@@ -817,6 +830,9 @@ TIMING_COLUMNS = frozenset(
         "cost_ratio_time",
         "theoretical_speedup_time",
         "theoretical_speedup_full",
+        "measured_at",
+        "load_average",
+        "threads",
     }
 )
-"""Columns that a clock decides: all others are the same, to the bit, when a configuration is run again."""
+"""Columns that a clock or the machine decides: all others are the same, to the bit, when a study is run again."""

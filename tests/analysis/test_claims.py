@@ -21,6 +21,7 @@ KINDS = {
     *(
         "correlation",
         "mean",
+        "median",
         "difference",
         "ordering",
         "slope",

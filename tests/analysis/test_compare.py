@@ -9,6 +9,7 @@ from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.compare import (
+    OTHER_MACHINE,
     Side,
     changed_claims,
     compare,
@@ -23,7 +24,10 @@ from specstudy.errors import UserError
 FAST = AnalysisSettings(bootstrap_samples=400)
 PLAN = Plan(n_per_category=4, n_answer_tokens=12)
 BASE = Condition(4, "model", "none", 0.7, 0.9)
-OF_CONDITIONS = ("acceptance_rate", "alpha", "alpha_expected", "tokens_per_round", "speedup", "tokens_per_s")
+OF_CONDITIONS = (
+    *("acceptance_rate", "alpha", "alpha_expected", "tokens_per_round"),
+    *("speedup", "speedup_steps", "tokens_per_s"),
+)
 
 
 def side(tables: dict[str, pd.DataFrame], name: str = "run", **parts: dict) -> Side:
@@ -83,12 +87,34 @@ def test_a_run_against_itself_differs_in_nothing():
     assert len(comparison.tokens) == 4
 
 
+def test_a_difference_of_load_is_no_effect():
+    a, b = make_tables(PLAN), make_tables(replace(PLAN, seed=1, speedup=1.4, load_average=3.2))
+    comparison = compare(side(a), side(b), FAST)
+    (why,) = comparison.machine
+    assert "of b was busy" in why
+    for measure in ("speedup", "speedup_steps", "tokens_per_s"):
+        row = row_of(comparison, measure)
+        assert np.isfinite(row["value"])
+        assert np.isnan([row["low"], row["high"]]).all()
+        assert row["null_reason"] == OTHER_MACHINE
+    assert np.isfinite(row_of(comparison, "alpha")["low"])
+
+
+@pytest.mark.parametrize(("pace", "threads", "told"), [(1.05, 1, False), (1.3, 1, True), (1.3, 2, False)])
+def test_another_pace_of_the_same_verifier_is_no_effect_unless_the_runs_say_why(pace, threads, told):
+    b = make_tables(replace(PLAN, seed=1))
+    b["spec_runs"]["verifier_step_s"] *= pace
+    first, second = ({"execution": {"threads": n}} for n in (1, threads))
+    comparison = compare(side(make_tables(PLAN), manifest=first), side(b, manifest=second), FAST)
+    assert ["as long in b" in why for why in comparison.machine] == [True] * told
+
+
 def test_repetitions_are_averaged_within_the_prompt_first():
     once, thrice = make_tables(PLAN), make_tables(replace(PLAN, repetitions=3))
     comparison = compare(side(once), side(thrice), FAST)
     per_prompt = thrice["spec_runs"].groupby("prompt_id")["tokens_per_s"].mean()
     assert row_of(comparison, "tokens_per_s")["n"] == 20
-    assert row_of(comparison, "tokens_per_s")["b"] == pytest.approx(per_prompt.mean())
+    assert row_of(comparison, "tokens_per_s")["b"] == pytest.approx(per_prompt.median())
     per_prompt = thrice["decode_runs"].groupby("prompt_id")["mean_entropy_bits"].mean()
     assert row_of(comparison, "mean_entropy_bits", "")["b"] == pytest.approx(per_prompt.mean())
 

@@ -19,7 +19,7 @@ def test_lists_keep_the_order_of_declaration() -> None:
     assert measures_in("summary") == (
         "mean_entropy_bits",
         "mean_expected_accept",
-        *("acceptance_rate", "alpha", "alpha_expected", "speedup"),
+        *("acceptance_rate", "alpha", "alpha_expected", "speedup", "speedup_steps"),
     )
     assert measures_in("versions", "decode_tokens") == ("mean_sampling_entropy_bits",)
 

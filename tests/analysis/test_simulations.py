@@ -20,7 +20,7 @@ from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import holm
 from specstudy.analysis.declarations import Declaration
-from specstudy.analysis.means import difference, mean, nested_mean
+from specstudy.analysis.means import difference, mean, median, nested_mean
 from specstudy.analysis.reliability import intraclass_correlation
 from specstudy.analysis.token_model import token_model
 from specstudy.analysis.verdicts import decide, detectable_correlation, p_at_margin
@@ -210,6 +210,7 @@ PLANTED = (
     Planted("median inside 50 prompts", within_prompts(50, 0.5), 0.5 / np.sqrt(1.25)),
     Planted("mean of 50 prompts", lambda rng: mean(rng.normal(1, 2, 50), SETTINGS), 1.0),
     Planted("mean of 10 prompts", lambda rng: mean(rng.normal(1, 2, 10), SETTINGS), 1.0, quick=4 * FEW),
+    Planted("median speed of 50 prompts", lambda rng: median(1.2 * np.exp(rng.normal(0, 0.2, 50)), SETTINGS), 1.2),
     Planted(
         "difference of 10 and 40 prompts",
         lambda rng: difference(rng.normal(1, 1, 10), rng.normal(0, 2, 40), SETTINGS),
@@ -331,6 +332,20 @@ def test_an_effect_at_the_margin_is_called_either_in_one_of_forty():
     found = verdicts("greater", 1.0, shifted(1.0), 4 * FEW)
     assert_rate(found.count("supported"), len(found), 0.025)
     assert_rate(found.count("contradicted"), len(found), 0.025)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("direction", ["greater", "equivalent"])
+def test_verdicts_on_medians_of_speeds_err_no_more_often_than_stated(direction):
+    """At the margin, with bursts that made one prompt in ten twice as fast or half as fast."""
+
+    def speeds(rng: Rng) -> Estimate:
+        bursts = rng.choice([0.5, 1.0, 2.0], size=50, p=[0.05, 0.9, 0.05])
+        return median(0.05 + bursts * np.exp(rng.normal(0, 0.1, 50)) - 1.0, SETTINGS)
+
+    found = verdicts(direction, 0.05, speeds, MANY)
+    assert_at_most(found.count("supported"), MANY, 0.025)
+    assert_at_most(found.count("contradicted"), MANY, 0.025)
 
 
 @pytest.mark.long

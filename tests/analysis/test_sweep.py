@@ -9,7 +9,7 @@ from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables
-from specstudy.analysis.means import mean
+from specstudy.analysis.means import median
 from specstudy.analysis.sweep import Sweep, SweepPoint, sweep, varying_keys
 
 FAST = AnalysisSettings(bootstrap_samples=200)
@@ -34,10 +34,17 @@ def test_a_point_is_a_row_with_means_and_intervals_over_prompts(gammas: Sweep) -
     assert gammas.rows["run"].tolist() == ["run-4", "run-2"]
     assert gammas.rows["n_prompts"].tolist() == [10, 10]
     runs = tables_at(4)["spec_runs"].sort_values("prompt_id")
-    expected = mean(runs["speedup"].to_numpy(dtype=np.float64), FAST)
+    expected = median(runs["speedup"].to_numpy(dtype=np.float64), FAST)
     row = gammas.rows.iloc[0]
     assert (row["speedup"], row["speedup_low"], row["speedup_high"]) == (expected.value, expected.low, expected.high)
-    assert expected.value == pytest.approx(runs["speedup"].mean())
+    assert expected.value == pytest.approx(runs["speedup"].median())
+
+
+def test_a_point_whose_machine_was_busy_says_why() -> None:
+    busy = make_tables(Plan(n_per_category=2, n_answer_tokens=12, load_average=3.2))
+    rows = sweep([point("a", tables_at(4), seed=0), point("b", busy, seed=1)]).rows
+    assert rows["busy"].iloc[0] == ""
+    assert "load 3.2" in rows["busy"].iloc[1]
 
 
 def test_a_point_of_several_gammas_is_a_row_a_gamma() -> None:

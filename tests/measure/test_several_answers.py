@@ -46,7 +46,9 @@ def test_each_row_has_its_own_end():
     assert len(rows[1].token_ids) <= 8
     assert {row.finish_reason for row in rows[:2]} == {"eos"}
     for row in rows:
-        assert len(row.forward_s) == len(row.steps)
+        assert len(row.forward_s) == len(row.step_s) == len(row.steps)
+        assert sum(row.step_s) == pytest.approx(row.decode_s)
+        assert all(forward <= step for forward, step in zip(row.forward_s, row.step_s, strict=True))
         assert row.ttft_s > 0
     by_length = sorted(rows, key=lambda row: len(row.steps))
     assert [row.decode_s for row in by_length] == sorted(row.decode_s for row in rows)

@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+from datetime import datetime
 
 import numpy as np
 import pytest
 import tiny
+import torch
 from small_tokenizers import byte_level_tokenizer
 
 from specstudy import formulas
@@ -160,6 +162,30 @@ def test_shorter_passes_do_not_stand_for_one_over_gamma_plus_one_tokens():
     theory = timing.theory(0.5, 4, costs)
     assert theory.full is None
     assert theory.time is not None
+
+
+def test_speedup_from_steps_by_hand():
+    # The middle of each part, whatever a burst did to one round: 20 ms for 10 tokens in 4 rounds of 30 ms.
+    parts = [0.005, 0.004, 0.9, 0.004], [0.024, 0.025, 0.024, 0.9], [0.0015, 0.0015, 0.0015, 0.0015]
+    assert timing.speedup_from_steps(0.02, 10, *parts) == pytest.approx(10 * 0.02 / (4 * 0.0305))
+    times = timing.step_times([0.01 * i for i in range(1, 12)])
+    assert (times.median_s, times.p10_s, times.p90_s) == pytest.approx((0.06, 0.02, 0.1))
+
+
+def test_a_run_tells_its_steps_and_the_machine_that_they_were_timed_on(pair, rendered, monkeypatch):
+    monkeypatch.setattr("specstudy.measure.speculation_records.load_average", lambda: 2.5)
+    records = measured(pair, rendered)
+    (run,) = records["spec_runs"]
+    assert (run.load_average, run.threads) == (2.5, torch.get_num_threads())
+    assert datetime.fromisoformat(run.measured_at).tzinfo is not None
+    parts = ([getattr(r, f"{part}_s") for r in records["spec_rounds"]] for part in ("draft", "verify", "overhead"))
+    round_s = sum(float(np.median(part)) for part in parts)
+    assert run.speedup_steps == pytest.approx(run.n_tokens * run.verifier_step_s / (run.n_rounds * round_s))
+    assert run.verifier_step_p10_s <= run.verifier_step_s <= run.verifier_step_p90_s
+    (stopping,) = measured(pair, rendered, stop="entropy", stop_threshold=0.5)["spec_runs"]
+    assert stopping.speedup_steps is None
+    (alone,) = measured(pair, rendered, baseline=False)["spec_runs"]
+    assert alone.speedup_steps is alone.verifier_step_s is None
 
 
 def test_decode_records_describe_the_answer(pair, rendered):

@@ -81,9 +81,19 @@ def test_a_run_against_itself(capsys):
     assert "Both have the same configuration." in text
     assert "Both have the same models" in text
     assert "No claim changed its verdict." in text
-    assert text.count("the same in all") == 8
+    assert text.count("the same in all") == 9
     assert text.count("15 of 15 prompts") == 4
     assert "Only in" not in text
+
+
+def test_speeds_of_a_busy_machine_are_shown_and_not_compared(capsys):
+    a, b = made("run-a", (4,), "cpu", "supported"), made("run-b", (4,), "cpu", "supported")
+    b.tables["spec_runs"]["load_average"] = 3.2
+    text = printed(a, b, capsys)
+    words = " ".join(text.split())
+    assert "Speeds are not compared: the machine of b was busy at gamma 4" in words
+    assert text.count("not compared") == 1 + 3
+    assert text.count("the same in all") == 9 - 3
 
 
 def test_what_is_missing_is_said(capsys):

@@ -13,7 +13,7 @@ from specstudy.report.sweep import draw_sweep, print_sweep
 
 def made(key: str, values: list[object], n_errors: int = 0) -> Sweep:
     """A sweep whose measures are 0.5 with an interval of 0.4 to 0.6, undefined at the first point."""
-    rows = pd.DataFrame({key: values, "run": "run", "n_prompts": 50, "n_errors": n_errors})
+    rows = pd.DataFrame({key: values, "run": "run", "n_prompts": 50, "n_errors": n_errors, "busy": ""})
     for measure in (*SWEEP_MEASURES, ENTROPY_LINK):
         for column, value in ((measure, 0.5), (f"{measure}_low", 0.4), (f"{measure}_high", 0.6)):
             rows[column] = [float("nan"), *[value] * (len(values) - 1)]
@@ -38,6 +38,14 @@ def test_a_row_a_point_with_intervals_and_the_files(capsys: pytest.CaptureFixtur
     assert "spec.gamma" in printed
     assert lines[-1] == "/a/sweep.parquet"
     assert "\x1b" not in printed
+
+
+def test_speeds_of_a_busy_machine_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    joint = made("spec.gamma", [2, 4, 6])
+    print_sweep(Sweep(joint.keys, joint.rows.assign(busy=["", "load", ""])), [])
+    printed = capsys.readouterr().out
+    assert printed.count("0.50*") == 1
+    assert "busy at 1 of 3 points" in printed
 
 
 def test_names_of_data_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:

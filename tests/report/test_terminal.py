@@ -42,7 +42,8 @@ def test_the_summary_says_what_was_found_and_where_it_is(capsys):
         "verifier big, draft small, prompts study50",
         "Of the chain's 3 links",
         "At gamma 4 speculative decoding is faster",
-        "mean speedup 1.",
+        "median speedup 1.",
+        "from step times 1.",
         "eliability (odd against even tokens): entropy 0.",
         "Context health (0 to 10) is constant (10)",
         "No prompt failed.",
@@ -80,6 +81,27 @@ def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
 @pytest.mark.parametrize(("speedup", "words"), [(1.2, "faster than"), (0.8, "slower than"), (1.0, "not significantly")])
 def test_speed_is_said_plainly(capsys, speedup, words):
     assert words in " ".join(summary_of(make_tables(Plan(n_answer_tokens=8, speedup=speedup)), capsys).split())
+
+
+def test_a_quiet_machine_needs_no_word_and_a_busy_one_is_named(capsys):
+    assert "busy" not in summary_of(make_tables(PLAN), capsys)
+    text = summary_of(make_tables(replace(PLAN, load_average=3.2)), capsys)
+    assert is_plain_and_narrow(text)
+    words = " ".join(text.split())
+    assert "The machine was busy" in words
+    assert "execution.remeasure=busy" in words
+
+
+def test_timings_of_another_hour_are_told_apart(capsys):
+    tables = make_tables(replace(PLAN, gammas=(2, 4)))
+    runs = tables["spec_runs"]
+    later = (runs["gamma"] == 2).to_numpy()
+    runs.loc[later, "measured_at"] = runs.loc[later, "measured_at"].str.replace("T12", "T15")
+    runs.loc[later, "verifier_step_s"] = 0.09
+    words = " ".join(summary_of(tables, capsys).split())
+    assert "timed at 2 times" in words
+    assert "2026-01-05 12:00 (load 1.0, 30.0 ms" in words
+    assert "2026-01-05 15:00 (load 1.0, 90.0 ms" in words
 
 
 def test_the_coverage_of_an_interval_is_told_as_it_is(capsys):

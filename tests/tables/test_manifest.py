@@ -58,6 +58,23 @@ def test_a_run_is_finished_from_finish_to_the_next_start(tmp_path: Path) -> None
     assert not manifest.is_finished(manifest.read(tmp_path))
 
 
+def test_a_command_that_measures_nothing_leaves_when_and_under_which_load_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(hour: int) -> dict[str, object]:
+        monkeypatch.setattr(manifest, "now", lambda: f"2026-01-05T{hour}:00:00+00:00")
+        monkeypatch.setattr(manifest, "load_average", lambda: float(hour))
+        return manifest.start(tmp_path)
+
+    manifest.measuring(tmp_path, start(10))
+    manifest.finish(tmp_path)
+    first = manifest.read(tmp_path)["time"]
+    began = start(11)
+    assert manifest.read(tmp_path)["time"] == {**first, "end": None}
+    manifest.measuring(tmp_path, began)
+    assert manifest.read(tmp_path)["time"] == {"start": "2026-01-05T11:00:00+00:00", "load_average": 11.0, "end": None}
+
+
 OF_ANOTHER_SHAPE: list[dict[str, object]] = [
     {"stages": {"decode": 5}},
     {"self_checks": {"speculate": ["passed"]}},
@@ -138,5 +155,3 @@ def test_without_git_there_is_no_git_state(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_environment_can_be_written_as_json() -> None:
     assert json.loads(json.dumps(environment.environment(), allow_nan=False)) == environment.environment()
-    load = environment.load_average()
-    assert load is None or len(load) == 3

@@ -9,7 +9,7 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
-from specstudy.analysis.means import estimate_frame, nested_mean, numbered
+from specstudy.analysis.means import estimate_frame, median, nested_mean, numbered
 from specstudy.analysis.measures import condition_name
 from specstudy.condition import Condition
 
@@ -76,13 +76,14 @@ def _binned(
 
 
 def round_times(tables: Tables, suffixes: Mapping[Condition, str], settings: AnalysisSettings) -> pd.DataFrame:
-    """Mean seconds a round spends: condition, gamma, part (draft, verify, overhead), n rounds, value, low, high."""
+    """Seconds a round spends, the median over prompts of the median of their rounds: condition, gamma, part (draft,
+    verify, overhead), n prompts, value, low, high."""
     rounds = frame_of(tables, "spec_rounds")
     return estimate_frame(
         (
             (
                 {"condition": condition_name(condition, suffixes), "gamma": condition.gamma, "part": part},
-                nested_mean(numbers(own[f"{part}_s"]), *numbered(own["prompt_id"]), settings),
+                median(_medians_by_prompt(own, f"{part}_s"), settings),
             )
             for condition in suffixes
             for own in [of_condition(rounds, condition)]
@@ -90,3 +91,8 @@ def round_times(tables: Tables, suffixes: Mapping[Condition, str], settings: Ana
         ),
         ("condition", "gamma", "part"),
     )
+
+
+def _medians_by_prompt(rounds: pd.DataFrame, column: str) -> Floats:
+    medians = pd.Series(numbers(rounds[column])).groupby(rounds["prompt_id"].to_numpy()).median()
+    return np.asarray(medians, dtype=np.float64)

@@ -14,7 +14,7 @@ from specstudy.analysis.correlation import correlate
 from specstudy.analysis.correlations import prompt_subsets
 from specstudy.analysis.declarations import Declaration
 from specstudy.analysis.fit import slope
-from specstudy.analysis.means import difference, mean, nested_mean, numbered, ratio
+from specstudy.analysis.means import difference, mean, median, nested_mean, numbered, ratio
 from specstudy.analysis.measures import At, Key, label, phrase
 from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
@@ -28,7 +28,7 @@ class Evidence:
     """What the tests may look at. `suffixes`: what each condition's measures carry after their names.
 
     `prompts`: a row a prompt. `decoded`, `tested`: a row a token, `tested` at the primary condition. `versions`: a
-    row a version of a prompt (`Interventions.versions`).
+    row a version of a prompt (`Interventions.versions`). `busy`: why speeds decide nothing (`MachineState.busy`).
     """
 
     prompts: pd.DataFrame
@@ -39,6 +39,7 @@ class Evidence:
     mechanism: Mechanism
     settings: AnalysisSettings
     versions: pd.DataFrame
+    busy: str = ""
 
     @property
     def groups(self) -> Codes:
@@ -96,7 +97,7 @@ def _named(estimate: Estimate, test: Mapping[str, Any]) -> Estimate:
     return replace(estimate, null_reason=f"{phrase(test[axis])} {rest}") if axis in ("x", "y") else estimate
 
 
-def _mean(claim: Declaration, evidence: Evidence) -> Finding:
+def _average(claim: Declaration, evidence: Evidence) -> Finding:
     measure, category = claim.test["measure"], claim.test.get("category")
     values, groups = evidence.values(measure), evidence.groups
     if category is not None:
@@ -106,9 +107,10 @@ def _mean(claim: Declaration, evidence: Evidence) -> Finding:
             return not_run(f"no prompts of category {category}")
     if np.isnan(values).all():
         return not_run(_WHY_ABSENT.get(measure, f"{phrase(measure)} was not measured"))
-    estimate = mean(values, evidence.settings, claim.reference, groups)
+    average = {"mean": mean, "median": median}[claim.test["kind"]]
+    estimate = average(values, evidence.settings, claim.reference, groups)
     of = f" of {category} prompts" if category else ""
-    return Finding(estimate, estimate.n, f"Mean {phrase(measure)}{of}")
+    return Finding(estimate, estimate.n, f"{claim.test['kind'].title()} {phrase(measure)}{of}")
 
 
 _WHY_ABSENT = {
@@ -237,7 +239,8 @@ def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
 
 TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "correlation": _correlation,
-    "mean": _mean,
+    "mean": _average,
+    "median": _average,
     "difference": _difference,
     "slope": _slope,
     "ratio": _ratio,

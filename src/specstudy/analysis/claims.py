@@ -11,7 +11,7 @@ from specstudy.analysis.declarations import Declaration
 from specstudy.analysis.verdicts import Finding, decide, detectable_effect, not_run, note, p_at_margin
 from specstudy.records import Claim
 
-CHAIN = "chain"
+CHAIN, SPEED = "chain", "speed"
 
 
 def answer_claims(declared: list[Declaration], evidence: Evidence) -> list[Claim]:
@@ -20,7 +20,14 @@ def answer_claims(declared: list[Declaration], evidence: Evidence) -> list[Claim
     findings = {claim.id: TESTS[claim.test["kind"]](claim, evidence) for claim in tested}
     adjusted = _adjusted(tested, findings)
     records = {
-        claim.id: _as_record(claim, findings[claim.id], adjusted[claim.id], evidence.settings) for claim in tested
+        claim.id: _as_record(
+            claim,
+            findings[claim.id],
+            adjusted[claim.id],
+            evidence.settings,
+            evidence.busy if claim.family == SPEED else "",
+        )
+        for claim in tested
     }
     links = [records[claim.id] for claim in tested if claim.link]
     records |= {
@@ -47,9 +54,14 @@ def _told_apart(claim: Declaration, settings: AnalysisSettings) -> dict[str, Any
     }
 
 
-def _as_record(claim: Declaration, finding: Finding, p_adjusted: float | None, settings: AnalysisSettings) -> Claim:
+def _as_record(
+    claim: Declaration, finding: Finding, p_adjusted: float | None, settings: AnalysisSettings, busy: str
+) -> Claim:
+    """`busy` says why no speed is decided; the estimate is told all the same."""
     estimate, confidence = finding.estimate, settings.confidence
     verdict = decide(claim, estimate, p_adjusted, confidence)
+    if busy and verdict != "not_run":
+        verdict = "undecided"
     answered = finding if verdict != "not_run" else not_run(estimate.null_reason or "no interval")
     detectable = detectable_effect(claim, answered, confidence)
     return Claim(
@@ -65,7 +77,7 @@ def _as_record(claim: Declaration, finding: Finding, p_adjusted: float | None, s
         detectable_effect=detectable,
         n=finding.n_prompts,
         **_told_apart(claim, settings),
-        note=note(claim, answered, verdict, detectable),
+        note=note(claim, answered, verdict, detectable, busy),
     )
 
 

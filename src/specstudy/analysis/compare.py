@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.join import Tables, conditions_measured, frame_of, of_condition, prompt_frame
-from specstudy.analysis.means import estimate_frame, mean
-from specstudy.analysis.measures import CONDITION_KEYS, At, condition_name, condition_suffixes, measures_in
+from specstudy.analysis.machine import DISAGREEMENT, machine_state
+from specstudy.analysis.means import average, estimate_frame
+from specstudy.analysis.measures import CONDITION_KEYS, At, condition_name, condition_suffixes, is_timed, measures_in
 from specstudy.condition import Condition
 from specstudy.errors import UserError
 from specstudy.tables.differences import differences, flatten
@@ -37,6 +39,9 @@ _PROVENANCE = (
     "environment.platform",
     "environment.packages.",
 )
+# What may change how long a step of the verifier takes, if it is not the machine's load.
+_DECIDES_PACE = ("models.verifier.", "execution.", "environment.")
+OTHER_MACHINE = "the machine was busy, or not the same"
 _CLAIM_COLUMNS = ("verdict", "estimate", "ci_low", "ci_high")
 
 
@@ -56,10 +61,11 @@ class Comparison:
 
     `config`, `provenance`: (a, b) by dotted key of the configuration and of the manifest. `only_in_a`, `only_in_b`:
     ids of prompts that the other run lacks. `measures`: condition (empty for what no condition changes), measure, a, b
-    (means over the n prompts that have both), n, value (mean difference), low, high, null_reason. `unpaired`: by
+    (averages over the n prompts that have both), n, value (average difference), low, high, null_reason. `unpaired`: by
     side, conditions without a match in the other run. `claims`: claim_id, statement, and verdict, estimate, ci_low,
     ci_high of each side (`verdict_a`), for claims whose verdict differs; None where a run has not answered its claims.
-    `tokens`: see `compare_tokens`.
+    `machine`: why differences in what a clock has a part in are no effects of what differs between the runs, in words;
+    these then have no interval. `tokens`: see `compare_tokens`.
     """
 
     config: dict[str, tuple[object, object]]
@@ -68,6 +74,7 @@ class Comparison:
     only_in_a: list[str]
     only_in_b: list[str]
     measures: pd.DataFrame
+    machine: list[str]
     unpaired: dict[str, list[str]]
     claims: pd.DataFrame | None
     tokens: pd.DataFrame
@@ -84,15 +91,24 @@ def compare(a: Side, b: Side, settings: AnalysisSettings) -> Comparison:
         )
     names_a, names_b = _condition_names(a.tables), _condition_names(b.tables)
     pairs = {_pair_name(names_a[x], names_b[y]): (x, y) for x, y in paired_conditions(list(names_a), list(names_b))}
-    estimates = _all_differences(prompts_a, prompts_b, pairs, settings)
+    measures = estimate_frame(
+        _all_differences(prompts_a, prompts_b, pairs, settings), ("condition", "measure", "a", "b")
+    )
+    provenance = differences(_provenance(a.manifest), _provenance(b.manifest))
+    machine = [*_busy("a", a), *_busy("b", b), *_other_pace(prompts_a, prompts_b, pairs, provenance)]
+    if machine:
+        timed = measures["measure"].map(is_timed)
+        measures.loc[timed, ["low", "high"]] = np.nan
+        measures.loc[timed, "null_reason"] = OTHER_MACHINE
     answered = "claims" in a.tables and "claims" in b.tables
     return Comparison(
         config=differences(a.config, b.config),
-        provenance=differences(_provenance(a.manifest), _provenance(b.manifest)),
+        provenance=provenance,
         n_common=len(common),
         only_in_a=[str(i) for i in prompts_a.index.difference(prompts_b.index)],
         only_in_b=[str(i) for i in prompts_b.index.difference(prompts_a.index)],
-        measures=estimate_frame(estimates, ("condition", "measure", "a", "b")),
+        measures=measures,
+        machine=machine,
         unpaired={
             "a": _others(names_a, {x for x, _ in pairs.values()}),
             "b": _others(names_b, {y for _, y in pairs.values()}),
@@ -156,6 +172,30 @@ def _condition_names(tables: Tables) -> dict[Condition, str]:
     return {condition: condition_name(condition, suffixes) for condition in suffixes}
 
 
+def _busy(name: str, side: Side) -> list[str]:
+    """Why speeds of a run tell nothing, by condition."""
+    names = _condition_names(side.tables)
+    busy = machine_state(side.tables, names).busy
+    return [f"the machine of {name} was busy at {names[condition]}: {why}" for condition, why in busy.items() if why]
+
+
+def _other_pace(
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    pairs: Mapping[str, tuple[Condition, Condition]],
+    provenance: Mapping[str, tuple[object, object]],
+) -> list[str]:
+    """A sentence if the same verifier, run in the same way, took another time for the same work."""
+    if any(key.startswith(_DECIDES_PACE) for key in provenance):
+        return []
+    for x, y in pairs.values():
+        both = pd.DataFrame({"a": a[At("verifier_step_s", x)], "b": b[At("verifier_step_s", y)]}).dropna()
+        pace = float((both["b"] / both["a"]).median())
+        if abs(pace - 1) > DISAGREEMENT:
+            return [f"a step of the same verifier took {pace:.2f} times as long in b"]
+    return []
+
+
 def _others(names: Mapping[Condition, str], paired: set[Condition]) -> list[str]:
     return [name for condition, name in names.items() if condition not in paired]
 
@@ -185,8 +225,9 @@ def _differences(
 ) -> Iterator[tuple[dict[str, object], Estimate]]:
     for measure in measures:
         both = pd.DataFrame({"a": a[measure], "b": b[measure]}).dropna()
-        key = {"condition": condition, "measure": measure, "a": both["a"].mean(), "b": both["b"].mean()}
-        yield key, mean((both["b"] - both["a"]).to_numpy(), settings)
+        a_value, b_value = (average(measure, both[side].to_numpy(), settings).value for side in ("a", "b"))
+        key: dict[str, object] = {"condition": condition, "measure": measure, "a": a_value, "b": b_value}
+        yield key, average(measure, (both["b"] - both["a"]).to_numpy(), settings)
 
 
 def _sequences(

@@ -17,7 +17,7 @@ import pandas as pd
 from specstudy import formulas
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_condition, series_theory
-from specstudy.analysis.means import estimate_frame, mean, nested_mean, numbered
+from specstudy.analysis.means import average, estimate_frame, median
 from specstudy.analysis.measures import CONDITION_KEYS, THEORIES, measures_in
 from specstudy.condition import Condition
 from specstudy.records import ConditionDifference, ConditionMeasure
@@ -29,8 +29,8 @@ _COMPARED_KEYS = ({"gamma", "stop", "stop_threshold"}, {"proposer"}, {"temperatu
 @dataclass(frozen=True)
 class ConditionComparison:
     """`measures`, `differences`: rows of `condition_measures` and `condition_differences`, by condition (and reference)
-    and measure. `theory_errors`: absolute error of each theory, |theory - speedup| over prompts and gammas (measure,
-    n, value, low, high, null_reason)."""
+    and measure. `theory_errors`: absolute error of each theory, |theory - speedup|, mean over gammas and median over
+    prompts (measure, n, value, low, high, null_reason)."""
 
     measures: dict[tuple[Condition, str], ConditionMeasure]
     differences: dict[tuple[Condition, Condition, str], ConditionDifference]
@@ -106,10 +106,10 @@ def _elementwise(function: Callable[[float], float | None], values: Floats) -> F
 
 def _measures(condition: Condition, values: pd.DataFrame, settings: AnalysisSettings) -> Iterator[ConditionMeasure]:
     for name in map(str, values):
-        estimate = mean(values[name].to_numpy(), settings)
+        estimate = average(name.removesuffix("_error"), values[name].to_numpy(), settings)
         n_lost = int(values["cost_ratio_flops"].notna().sum()) - estimate.n
         if name.startswith("breakeven_alpha") and estimate.n and n_lost:
-            # A mean over the prompts where drafting can pay would hide those where it cannot.
+            # An average over the prompts where drafting can pay would hide those where it cannot.
             estimate = Estimate(estimate.n, null_reason=f"even alpha = 1 does not pay on {n_lost} prompts")
         yield ConditionMeasure(**asdict(condition), measure=name, **_told(estimate))
 
@@ -120,7 +120,7 @@ def _differences(
     ours, theirs = values[condition].align(values[reference], join="inner", axis=0)
     subtracted: dict[str, Any] = {f"reference_{key}": value for key, value in asdict(reference).items()}
     for name in measures_in("differences"):
-        estimate = mean((ours[name] - theirs[name]).to_numpy(), settings)
+        estimate = average(name, (ours[name] - theirs[name]).to_numpy(), settings)
         yield ConditionDifference(**asdict(condition), **subtracted, measure=name, **_told(estimate))
 
 
@@ -131,14 +131,8 @@ def _told(estimate: Estimate) -> dict[str, Any]:
 
 def _theory_errors(values: list[pd.DataFrame], settings: AnalysisSettings) -> pd.DataFrame:
     together = pd.concat(values) if values else pd.DataFrame(columns=[f"{name}_error" for name in THEORIES])
-    prompts = together.index.to_series()
+    by_prompt = together.astype(np.float64).groupby(level=0).mean()
     return estimate_frame(
-        (
-            (
-                {"measure": name},
-                nested_mean(together[f"{name}_error"].to_numpy(dtype=np.float64), *numbered(prompts), settings),
-            )
-            for name in THEORIES
-        ),
+        (({"measure": name}, median(by_prompt[f"{name}_error"].to_numpy(), settings)) for name in THEORIES),
         ("measure",),
     )

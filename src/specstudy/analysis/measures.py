@@ -117,6 +117,15 @@ _DECLARED = (
     Measure("proposed_per_token", "drafted tokens per emitted token", "rounds", _MADE, "differences"),
     Measure("untested_share", "share of drafted tokens never tested", "rounds", _MADE, "differences"),
     Measure("speedup", "measured speedup (verifier alone = 1)", "speed", _RUNS, _ALL, short="speedup"),
+    Measure(
+        "speedup_steps",
+        "measured speedup from step times (verifier alone = 1)",
+        "speed",
+        _RUNS,
+        _ALL,
+        short="speedup by steps",
+        look="sky o",
+    ),
     *(
         Measure(f"theoretical_speedup_{name}", label, "theory", table, _BY_CONDITION, look=look)
         for name, label, table, look in (
@@ -129,6 +138,7 @@ _DECLARED = (
     Measure("cost_ratio_flops", "c from FLOPs", "cost", _RUNS, _BY_CONDITION, digits=3),
     Measure("cost_ratio_time", "c from step times", "cost", _RUNS, _BY_CONDITION, digits=3),
     Measure("target_efficiency", "target efficiency", "cost", _RUNS, _BY_CONDITION),
+    Measure("verifier_step_s", "step of the verifier alone (s)", "cost", _RUNS, "conditions", digits=4),
     Measure("tokens_per_s", "tokens per second", "speed", _RUNS, "conditions compare", digits=1),
     Measure("breakeven_alpha_flops", "break-even alpha, c from FLOPs", "cost", _MADE, "gammas", look="green s"),
     Measure("breakeven_alpha_time", "break-even alpha, c from step times", "cost", _MADE, "gammas", look="orange ^"),
@@ -174,6 +184,11 @@ _DECLARED = (
             ("number_entropy_bits", "entropy where a number is written minus that at other words (bits)"),
             ("alpha_over_acceptance_rate", "alpha minus acceptance rate (accepted / tested minus accepted / proposed)"),
             ("bound_violated", "share of tokens under the entropy bound"),
+        )
+    ),
+    *(
+        Measure(name, label, "speed")
+        for name, label in (
             ("speedup_over_theory_flops", "measured speedup over theory with alpha and c from FLOPs"),
             ("speedup_over_theory_time", "measured speedup over theory with alpha and c from step times"),
             ("speedup_over_theory_full", "measured speedup over theory with alpha and every measured cost"),
@@ -240,6 +255,15 @@ class At:
 
 Key = str | At
 """What a result is of: a measure, or one at a condition."""
+
+
+def is_timed(key: Key) -> bool:
+    """Whether a clock has a part in a measure, or it stands beside such ones: speed, costs, what theory makes of them.
+
+    Over prompts these are told as medians.
+    """
+    name = key.measure if isinstance(key, At) else key
+    return name in MEASURES and MEASURES[name].of in ("speed", "theory", "cost")
 
 
 def label(key: Key) -> str:

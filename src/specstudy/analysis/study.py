@@ -26,10 +26,12 @@ from specstudy.analysis.join import (
     tested_tokens,
     without_repetitive,
 )
+from specstudy.analysis.machine import MachineState, machine_state
 from specstudy.analysis.means import means_by_category
 from specstudy.analysis.measures import (
     At,
     Key,
+    condition_name,
     condition_suffixes,
     of_other_gammas,
     primary_condition,
@@ -50,11 +52,12 @@ class AnalysisResult:
     `by_pair`: the rows of `correlations` by what they are of. `claims`: those of this table. `prompts`: a row a prompt,
     its columns keyed by measure, or by measure and condition (`At`). `n_repetitive`: the verifier's answers that repeat
     themselves.
-    `by_category`: mean of each measure by category and over all. `reliability`: of what is sampled.
+    `by_category`: average of each measure by category and over all. `reliability`: of what is sampled.
     `sinks`: where attention gathers, and context health in its light.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the run's
-    conditions side by side. `entropy_bounds`: rows of the table of this name. `routing`: None unless the verifier's
-    experts were watched. `interventions`: what versions of prompts tell; everything else speaks of unaltered prompts.
+    conditions side by side. `machine`: how quiet it was while speeds were measured. `entropy_bounds`: rows of the
+    table of this name. `routing`: None unless the verifier's experts were watched. `interventions`: what versions of
+    prompts tell; everything else speaks of unaltered prompts.
     """
 
     settings: AnalysisSettings
@@ -73,6 +76,7 @@ class AnalysisResult:
     round_times: pd.DataFrame
     sinks: SinkAnalysis
     comparison: ConditionComparison
+    machine: MachineState
     entropy_bounds: list[EntropyBound]
     interventions: Interventions
     routing: RoutingAnalysis | None
@@ -140,6 +144,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     drafted = tested[primary] if primary else None
     explained = mechanism(decoded, drafted, correlations, settings)
     sinks = analyze_sinks(tables, prompts, settings)
+    machine = machine_state(tables, {condition: condition_name(condition, suffixes) for condition in suffixes})
     evidence = Evidence(
         with_claim_measures(prompts, tables, suffixes, sinks),
         with_bound(decoded),
@@ -149,6 +154,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         explained,
         settings,
         interventions.versions,
+        machine.busy[primary] if primary else "",
     )
     return AnalysisResult(
         settings=settings,
@@ -168,6 +174,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         by_draft_entropy=acceptance.by_draft_entropy(decoded, drafted, settings),
         round_times=acceptance.round_times(tables, suffixes, settings),
         sinks=sinks,
+        machine=machine,
         comparison=compare_conditions(tables, suffixes, list(related), settings),
         entropy_bounds=entropy_bounds(decoded, settings),
         interventions=interventions,

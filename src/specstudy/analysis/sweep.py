@@ -10,7 +10,8 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, conditions_measured, decoded_tokens, frame_of, prompt_frame
-from specstudy.analysis.means import mean
+from specstudy.analysis.machine import machine_state
+from specstudy.analysis.means import average
 from specstudy.analysis.measures import CONDITION_KEYS, At, measures_in
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.analysis.within import median_within_prompt
@@ -38,9 +39,10 @@ class SweepPoint:
 @dataclass(frozen=True)
 class Sweep:
     """`rows`: a row a point (a row a condition where a point has several), with the varying keys, `run`, `n_prompts`,
-    `n_errors`, and for each measure its mean over prompts and the ends of its interval (`alpha`, `alpha_low`,
-    `alpha_high`), the median over prompts of the Spearman correlation of draft entropy with expected acceptance inside
-    a prompt (`entropy_link`), and what is known of how the draft was distilled (`DRAFT_COLUMNS`, NaN where nothing is).
+    `n_errors`, and for each measure its average over prompts and the ends of its interval (`alpha`, `alpha_low`,
+    `alpha_high`), why the machine lets its speeds decide nothing (`busy`, else empty), the median over prompts of the
+    Spearman correlation of draft entropy with expected acceptance inside a prompt (`entropy_link`), and what is known
+    of how the draft was distilled (`DRAFT_COLUMNS`, NaN where nothing is).
     `keys`: the dotted keys that vary, in the order of the configuration."""
 
     keys: list[str]
@@ -100,14 +102,16 @@ def _rows(point: SweepPoint) -> list[_Row]:
     about_run = {"run": point.run, "n_prompts": len(prompts), "n_errors": len(frame_of(point.tables, "errors"))}
     about_run |= {name: point.distillation.get(name.removeprefix("draft_")) for name in DRAFT_COLUMNS}
     about_run |= _entropy_link(tables, point.settings)
+    conditions = conditions_measured(tables)
+    busy = machine_state(tables, dict.fromkeys(conditions, "")).busy
     rows = [
         _Row(
             values | {f"spec.{key}": getattr(condition, key) for key in listed},
-            about_run | _means(prompts, condition, point.settings),
+            about_run | {"busy": busy[condition]} | _means(prompts, condition, point.settings),
         )
-        for condition in conditions_measured(tables)
+        for condition in conditions
     ]
-    return rows or [_Row(values, about_run | _means(prompts, None, point.settings))]
+    return rows or [_Row(values, about_run | {"busy": ""} | _means(prompts, None, point.settings))]
 
 
 def _means(prompts: pd.DataFrame, condition: Condition | None, settings: AnalysisSettings) -> dict[str, object]:
@@ -115,7 +119,7 @@ def _means(prompts: pd.DataFrame, condition: Condition | None, settings: Analysi
     for measure in SWEEP_MEASURES:
         name = At(measure, condition) if condition and measure not in prompts else measure
         column = prompts[name].to_numpy(dtype=np.float64) if name in prompts else np.zeros(0)
-        means |= mean(column, settings).columns(measure, f"{measure}_")
+        means |= average(measure, column, settings).columns(measure, f"{measure}_")
     return means
 
 

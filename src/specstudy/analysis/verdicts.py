@@ -87,13 +87,17 @@ def detectable_correlation(low: float, high: float, confidence: float, margin: f
     return float(np.tanh(np.arctanh(margin) + half_width * reach))
 
 
-def note(claim: Declaration, finding: Finding, verdict: Verdict, detectable: float | None) -> str:
-    """The finding in one plain sentence."""
+def note(claim: Declaration, finding: Finding, verdict: Verdict, detectable: float | None, busy: str = "") -> str:
+    """The finding in one plain sentence; `busy` says why the machine lets it decide nothing."""
     value, low, high = finding.estimate.value, finding.estimate.low, finding.estimate.high
     if value is None or low is None or high is None:
         return f"Not answered: {finding.estimate.null_reason}."
-    decided = verdict != "undecided"
-    reading = _decided(claim, low, high) if decided else _undecided(claim, low, high, detectable)
+    if busy:
+        reading = f"the machine was busy ({busy}), so that this decides nothing"
+    elif verdict == "undecided":
+        reading = _undecided(claim, low, high, detectable)
+    else:
+        reading = _decided(claim, low, high)
     estimate = f"{_number(value, '.2f')} [{_number(low, '.2f')}, {_number(high, '.2f')}]"
     return f"{finding.words} is {estimate} over {finding.n_prompts} prompts: {reading}."
 

@@ -8,6 +8,7 @@ from scipy import stats
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
 from specstudy.analysis.correlation import Method, why_constant
+from specstudy.analysis.means import weighted_medians
 
 FEWEST_ROWS = 8
 """A coefficient inside a prompt rests on at least so many rows."""
@@ -54,16 +55,7 @@ def median_within_prompt(x: Floats, y: Floats, prompts: Codes, method: Method, s
     if reason:
         return Estimate(len(coefficients), null_reason=f"the coefficient {reason}")
     value = float(np.median(coefficients))
-    samples = _weighted_medians(coefficients, settings.counts(len(coefficients)))
+    samples = weighted_medians(coefficients, settings.counts(len(coefficients)))
     median = resampled_quantile(value, samples, len(coefficients))
     p_value = float(stats.wilcoxon(coefficients).pvalue)
     return estimate(len(coefficients), median, settings.confidence, p_value)
-
-
-def _weighted_medians(values: Floats, weights: Floats) -> Floats:
-    """Median of values (n,) drawn as often as each row of weights (samples, n) says: (samples,)."""
-    order = np.argsort(values)
-    cumulated, half = np.cumsum(weights[:, order], axis=1), weights.sum(axis=1, keepdims=True) / 2
-    lower, upper = (cumulated >= half).argmax(axis=1), (cumulated > half).argmax(axis=1)
-    medians: Floats = (values[order][lower] + values[order][upper]) / 2
-    return medians

@@ -61,7 +61,8 @@ class Step:
 class Generation:
     """An answer; `forward_s` is the time of each step's forward pass, which several answers may have shared.
 
-    `decode_s` runs from the end of prefill until the answer's last token is there.
+    `decode_s` runs from the end of prefill until the answer's last token is there; `step_s` are its parts, from token
+    to token.
     """
 
     steps: list[Step]
@@ -69,6 +70,7 @@ class Generation:
     ttft_s: float
     decode_s: float
     forward_s: list[float]
+    step_s: list[float]
 
     @property
     def token_ids(self) -> list[int]:
@@ -184,6 +186,7 @@ class _Answer:
             self.taken_s[0] - started_s,
             self.taken_s[-1] - prefilled_s,
             forward_s[: len(self.steps)],
+            np.diff([prefilled_s, *self.taken_s]).tolist(),
         )
 
 

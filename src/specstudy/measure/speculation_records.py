@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from specstudy import formulas
+from specstudy.clock import load_average, now
 from specstudy.measure.decode import Generation, GenerationSettings, generate
 from specstudy.measure.prompt_lookup import PromptLookup
 from specstudy.measure.proposers import AdaptiveStop, AtTemperature, ModelProposer, Proposer, bound_stop, entropy_stop
 from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
-from specstudy.measure.timing import Costs, Theory, measured_costs, theory
+from specstudy.measure.timing import Costs, Theory, measured_costs, speedup_from_steps, step_times, theory
 from specstudy.models.early_exit import first_layers
 from specstudy.models.load import Pair
 from specstudy.models.tokens import text_of, token_text
@@ -53,6 +55,7 @@ def measure_speculation(
 
     The verifier alone runs right before it on the same prompt, so that both see the same machine.
     """
+    machine = {"measured_at": now(), "load_average": load_average(), "threads": torch.get_num_threads()}
     baseline = None
     if settings.baseline:
         baseline = generate(pair.verifier, rendered.token_ids, settings.generation, baseline_rng)
@@ -70,6 +73,7 @@ def measure_speculation(
         "gamma": settings.gamma,
         "repetition": repetition,
     }
+    run = {**keys, **machine}
     most_bits = float(np.log2(pair.verifier.n_emittable))
     return {
         "spec_tokens": [
@@ -78,7 +82,7 @@ def measure_speculation(
             for record in _token_records(keys, pair, index, r, most_bits)
         ],
         "spec_rounds": [_round_record(keys, index, r) for index, r in enumerate(generation.rounds)],
-        "spec_runs": [_run_record(keys, pair, proposer, settings, baseline, generation)],
+        "spec_runs": [_run_record(run, pair, proposer, settings, baseline, generation)],
     }
 
 
@@ -217,6 +221,7 @@ def _run_record(
     round_s = draft_s + verify_s + overhead_s
     tokens_per_s = n_tokens / generation.decode_s
     baseline_per_s = len(baseline.steps) / baseline.decode_s if baseline else None
+    steps = step_times(baseline.step_s) if baseline else None
     return SpecRun(
         **keys,
         n_tokens=n_tokens,
@@ -233,6 +238,10 @@ def _run_record(
         tokens_per_s=tokens_per_s,
         baseline_tokens_per_s=baseline_per_s,
         speedup=tokens_per_s / baseline_per_s if baseline_per_s else None,
+        speedup_steps=_speedup_from_steps(steps.median_s, rounds) if steps and settings.drafts_fully else None,
+        verifier_step_s=steps.median_s if steps else None,
+        verifier_step_p10_s=steps.p10_s if steps else None,
+        verifier_step_p90_s=steps.p90_s if steps else None,
         target_efficiency=costs.target_efficiency if costs else None,
         draft_time_share=draft_s / round_s,
         verify_time_share=verify_s / round_s,
@@ -248,10 +257,15 @@ def _run_record(
     )
 
 
+def _speedup_from_steps(verifier_step_s: float, rounds: list[Round]) -> float:
+    parts = ([getattr(r, f"{part}_s") for r in rounds] for part in ("draft", "verify", "overhead"))
+    return speedup_from_steps(verifier_step_s, sum(len(r.emitted) for r in rounds), *parts)
+
+
 def _null_reason(settings: SpeculationSettings, n_tested: int, costs: Costs | None) -> str | None:
     reasons = [
         (not settings.baseline, "the verifier alone was not timed (spec.baseline=false)"),
-        (not settings.drafts_fully, "the formulas mean drafts of gamma tokens, and these may be shorter"),
+        (not settings.drafts_fully, "formulas and medians mean drafts of gamma tokens, and these may be shorter"),
         (not n_tested, "no drafted token was tested"),
         (costs and costs.target_efficiency is None, "no round verified gamma drafted tokens"),
     ]

@@ -50,6 +50,36 @@ def measured_costs(
 
 
 @dataclass(frozen=True)
+class StepTimes:
+    """Steps of the verifier alone from token to token, seconds: the median, and the ends of the middle four fifths."""
+
+    median_s: float
+    p10_s: float
+    p90_s: float
+
+
+def step_times(step_s: Sequence[float]) -> StepTimes:
+    """What is kept of the times of all steps: where they lie, and how even they are."""
+    return StepTimes(*(float(value) for value in np.percentile(step_s, [50, 10, 90])))
+
+
+def speedup_from_steps(
+    verifier_step_s: float,
+    n_tokens: int,
+    draft_s: Sequence[float],
+    verify_s: Sequence[float],
+    overhead_s: Sequence[float],
+) -> float:
+    """Time of the verifier alone over that of the rounds, for the `n_tokens` of the rounds, both from medians.
+
+    A burst of something else that slows a few steps or rounds does not count. Rounds must be alike: their number times
+    a median is their time only if all draft as many tokens.
+    """
+    round_s = sum(float(np.median(part)) for part in (draft_s, verify_s, overhead_s))
+    return n_tokens * verifier_step_s / (len(draft_s) * round_s)
+
+
+@dataclass(frozen=True)
 class Theory:
     """Expected speed-up by the formula with three sets of costs; None where alpha is not defined."""
 

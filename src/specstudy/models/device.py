@@ -25,6 +25,13 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def cpu_name(file: Path = Path("/proc/cpuinfo")) -> str:
+    """What the CPU calls itself, or its kind of instructions."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
+
+
 def available_devices() -> list[str]:
     """Names of the devices that torch can use here, best first."""
     found = ["cpu"]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specstudy.analysis.compare import Comparison, Side
+from specstudy.analysis.compare import OTHER_MACHINE, Comparison, Side
 from specstudy.analysis.measures import short
 from specstudy.report.console import report_console, report_table
 from specstudy.report.narrative.overview import VERDICTS, alarm
@@ -77,7 +77,14 @@ def _print_measures(console: Console, comparison: Comparison) -> None:
         console.print()
         title = str(condition) or "Prompts and answers of the verifier alone"
         console.print(_measure_table(title, rows, coverage))
-    console.print(Text("b − a: mean difference over the n prompts that have both; bootstrap intervals by prompt."))
+    console.print(
+        Text(
+            "b − a: mean difference (of speeds the median one) over the n prompts that have both; bootstrap intervals "
+            "by prompt."
+        )
+    )
+    for why in comparison.machine:
+        console.print(Text(f"Speeds are not compared: {why}.", style="bold yellow"))
     for side, conditions in comparison.unpaired.items():
         if conditions:
             console.print(Text(f"Only in {side}, not compared: {'; '.join(conditions)}."))
@@ -93,7 +100,9 @@ def _measure_table(title: str, rows: pd.DataFrame, coverage: str) -> Table:
     for _, row in rows.iterrows():
         digits = 1 if max(row["a"], row["b"]) >= 10 else 3
         values = (number(row[column], digits) for column in ("a", "b", "value"))
-        bounds = interval(row["low"], row["high"], digits) or ("the same in all" if row["n"] >= 3 else "")
+        other = row["null_reason"] == OTHER_MACHINE
+        without = "not compared" if other else "the same in all" if row["n"] >= 3 else ""
+        bounds = interval(row["low"], row["high"], digits) or without
         table.add_row(short(row["measure"]), *values, bounds, str(row["n"]))
     return table
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from rich.text import Text
 
-from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, label, short
+from specstudy.analysis.measures import ACCEPTANCE_MEASURES, ENTROPY_MEASURE, is_timed, label, short
 from specstudy.analysis.sweep import ENTROPY_LINK, Sweep
 from specstudy.report.console import report_console, report_table
 from specstudy.report.style import (
@@ -52,6 +52,8 @@ def print_sweep(sweep: Sweep, files: list[Path]) -> None:
     console.print(table)
     if sweep.rows["n_errors"].any():
         console.print("(in brackets: measurements that failed)")
+    if n_busy := int((sweep.rows["busy"] != "").sum()):
+        console.print(f"(*: the machine was busy at {n_busy} of {len(sweep.rows)} points; their speeds tell nothing)")
     for file in files:
         console.print(Text(str(file), overflow="fold"))
 
@@ -62,7 +64,8 @@ def _key_cell(value: object) -> Text:
 
 def _measure_cell(row: pd.Series, measure: str) -> Text:
     bounds = interval(row[f"{measure}_low"], row[f"{measure}_high"])
-    return Text(f"{number(row[measure])}\n{bounds}".rstrip())
+    mark = "*" if row["busy"] and is_timed(measure) else ""
+    return Text(f"{number(row[measure])}{mark}\n{bounds}".rstrip())
 
 
 def draw_sweep(sweep: Sweep, directory: Path) -> list[Path]:

@@ -20,6 +20,7 @@ from specstudy.records import Claim
 from specstudy.report.checks import CheckRow, check_rows
 from specstudy.report.console import report_console, report_table
 from specstudy.report.narrative import overview
+from specstudy.report.narrative.machine import machine_sentences
 from specstudy.report.narrative.routing import experts_sentence
 from specstudy.report.prompt_terminal import draw_prompt
 from specstudy.report.prompt_view import PromptViews
@@ -65,7 +66,12 @@ def _checks(rows: list[CheckRow]) -> Table:
 
 
 def _findings(result: AnalysisResult, tables: Tables) -> list[str]:
-    sentences = [overview.speed_sentence(result), experts_sentence(result), overview.reliability_sentence(result)]
+    sentences = [
+        overview.speed_sentence(result),
+        *machine_sentences(result),
+        experts_sentence(result),
+        overview.reliability_sentence(result),
+    ]
     sentences += [
         overview.repetitive_sentence(result),
         *overview.constant_measures(result),
@@ -109,7 +115,7 @@ def _links(result: AnalysisResult) -> Table:
 
 
 def _means(result: AnalysisResult) -> Table:
-    table = report_table("Means by category")
+    table = report_table("Averages by category (of speedups medians, else means)")
     measures = overview.summary_measures(result)
     table.add_column("category", no_wrap=True, overflow="ellipsis", max_width=16)
     table.add_column("n", justify="right")

@@ -67,9 +67,14 @@ def _machine(config: StudyConfig, device: torch.device, dtype: torch.dtype) -> l
         ("devices", ", ".join(available_devices())),
         ("device", f"{device} ({'the first of these' if asked.device == 'auto' else 'execution.device'})"),
         ("dtype", f"{_name(dtype)} ({_why(device, dtype) if asked.dtype == 'auto' else 'execution.dtype'})"),
-        ("threads", f"{asked.threads or n_cores} on {n_cores} cores"),
+        ("threads", f"{asked.threads or _tried(device, n_cores)} on {n_cores} cores"),
         ("memory", f"{_gib(memory.total_bytes)} on {device}{free}"),
     ]
+
+
+def _tried(device: torch.device, n_cores: int) -> str:
+    """The threads of a study that is not told how many."""
+    return f"1 or {n_cores}, as a trial finds," if device.type == "cpu" and n_cores > 1 else str(n_cores)
 
 
 def _why(device: torch.device, dtype: torch.dtype) -> str:

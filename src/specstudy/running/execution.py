@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specstudy.clock import load_average
 from specstudy.config import StudyConfig
 from specstudy.prompts import RenderedPrompt
+from specstudy.records import STAGE_TABLES
 from specstudy.running.progress import Progress
 from specstudy.running.ray_pool import ray_executor
 from specstudy.running.stage import Stage, shared_parts
 from specstudy.running.tasks import Execute, Failure, Task, measure_task, tasks_of
 from specstudy.tables import manifest
-from specstudy.tables.environment import load_average
 from specstudy.tables.run_directory import consolidate
 from specstudy.tables.store import Store, result_key
 
@@ -48,8 +49,9 @@ def run_stage(
     store: Store,
     execute: Execute,
     progress: Progress,
+    began: Mapping[str, object],
 ) -> list[Failure]:
-    """Measure what the store does not have, and publish the stage's tables."""
+    """Measure what the store does not have, and publish the stage's tables. `began`: of `manifest.start`."""
     started_s = time.monotonic()
     shared = shared_parts(stage, config, pair)
     tasks = tasks_of(stage, config, shared, prompts)
@@ -57,26 +59,36 @@ def run_stage(
     with progress.stage(stage.name, len(tasks)) as advance:
         missing = []
         for task in tasks:
-            if store.has(stage.name, task.key):
+            if _is_there(store, stage, task, config.execution.remeasure):
                 advance(task.unit.prompt.prompt_id)
             else:
                 missing.append(task)
         _say_what_is_stale(stage, missing, shared, run_dir, store)
+        if missing:
+            manifest.measuring(run_dir, began)
         for task, failure in execute(stage, missing):
             if failure:
                 failed[task.key] = failure
             advance(task.unit.prompt.prompt_id)
     done = sorted((task for task in tasks if task.key not in failed), key=lambda task: task.unit.order)
     consolidate(run_dir, stage.name, (stage.finish(config, store.stored(stage.name, task.key)) for task in done))
-    counts = {
-        "n_done": len(done),
-        "n_reused": len(tasks) - len(missing),
-        "n_failed": len(failed),
-        "seconds": round(time.monotonic() - started_s, 1),
-        "load_average": load_average(),
-    }
-    manifest.update(run_dir, "stages", {stage.name: counts})
+    counts = {"n_done": len(done), "n_reused": len(tasks) - len(missing), "n_failed": len(failed)}
+    when = {"seconds": round(time.monotonic() - started_s, 1), "load_average": load_average()}
+    before = manifest.read(run_dir).get("stages", {}).get(stage.name, {})
+    manifest.update(run_dir, "stages", {stage.name: {**before, **counts, **(when if missing else {})}})
     return [failed[task.key] for task in tasks if task.key in failed]
+
+
+def _is_there(store: Store, stage: Stage, task: Task, remeasure: str) -> bool:
+    """Whether the store has a result that need not be measured, nor its timings be taken again."""
+    if remeasure == "none" or "spec_runs" not in STAGE_TABLES[stage.name]:
+        return store.has(stage.name, task.key)
+    # Imported here: pandas takes a moment that few runs need.
+    from specstudy.analysis.machine import disturbed
+    from specstudy.tables.run import to_frame
+
+    result = store.get(stage.name, task.key) if remeasure == "busy" else None
+    return result is not None and not disturbed(to_frame(result["spec_runs"])).any()
 
 
 def _say_what_is_stale(

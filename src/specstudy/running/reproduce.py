@@ -45,7 +45,10 @@ def _reproduce(path: Path) -> int:
     config = dataclasses.replace(
         config,
         output_dir=str(_new_directory(path)),
-        execution=dataclasses.replace(config.execution, store="store"),
+        # A trial might choose other threads here, and numbers may differ by rounding with them.
+        execution=dataclasses.replace(
+            config.execution, store="store", remeasure="none", threads=original.manifest["execution"]["threads"]
+        ),
     )
     print(f"running {path} again, {', '.join(stage.name for stage in stages)}, in {config.output_dir}", flush=True)
     status = run_stages(config, stages, before=lambda again: _say_what_differs(original.manifest, manifest.read(again)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from specstudy.running.execution import executor, run_stage
 from specstudy.running.progress import Progress
 from specstudy.running.stage import Stage, shared_parts
 from specstudy.running.tasks import Failure, is_of_the_prompt
+from specstudy.running.threads import set_threads
 from specstudy.tables import manifest
 from specstudy.tables.run_directory import publish_table, read_table, run_directory, run_path, table_path
 from specstudy.tables.schema import to_records, to_table
@@ -45,7 +46,7 @@ def without_result_neutral_settings(config: StudyConfig) -> dict[str, object]:
     """The configuration less what changes no result: where it is written, who works on it, how it is shown."""
     mapping = to_mapping(config)
     del mapping["output_dir"]
-    for name in ("name", "strategy", "address", "workers", "store", "progress"):
+    for name in ("name", "strategy", "address", "workers", "store", "remeasure", "progress"):
         del mapping["execution"][name]
     return mapping
 
@@ -81,10 +82,11 @@ def run(
         prompts=config.prompts.name,
         config=without_result_neutral_settings(config),
     ) as run_dir:
-        manifest.start(run_dir)
+        began = manifest.start(run_dir)
         failures: list[Failure] = []
         if load:
-            failures = _measure_stages(config, stages, prompts, load(), run_dir, open_store(config), before)
+            store = open_store(config)
+            failures = _measure_stages(config, stages, prompts, load(), run_dir, store, began, before)
         if after:
             after(run_dir, config)
         manifest.finish(run_dir)
@@ -187,13 +189,19 @@ def _measure_stages(
     pair: Pair,
     run_dir: Path,
     store: Store,
+    began: Mapping[str, object],
     before: Callable[[Path], None] | None,
 ) -> list[Failure]:
+    import torch
+
     from specstudy.measure.finite import refuse_unless_finite
 
     refuse_unless_finite(pair)
+    trial = set_threads(config, pair, store)
     prompts = prompt_versions(config, prompts, pair)
     describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)
+    if trial:
+        manifest.update(run_dir, "thread_trial", trial)
     _publish_prompts(run_dir, prompts)
     rendered, failures = _render(prompts, pair, config)
     if rendered:
@@ -202,12 +210,13 @@ def _measure_stages(
         manifest.update(run_dir, "prompts", described)
     if before:
         before(run_dir)
+    as_here = replace(config, execution=replace(config.execution, threads=torch.get_num_threads()))
     with (
         Progress(config.execution.progress) as progress,
-        executor(config, pair, store, lambda: find_models(config)()) as execute,
+        executor(config, pair, store, lambda: find_models(as_here)()) as execute,
     ):
         for stage in stages:
-            failures += run_stage(stage, config, pair, rendered, run_dir, store, execute, progress)
+            failures += run_stage(stage, config, pair, rendered, run_dir, store, execute, progress, began)
     for stage in stages:
         if stage.check and rendered:
             _check(stage, stage.check, config, pair, rendered, run_dir)

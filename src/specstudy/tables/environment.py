@@ -1,11 +1,9 @@
-"""What a run was computed with: package versions, Python, platform, state of the source tree, time and load."""
+"""What a run was computed with: package versions, Python, platform, state of the source tree."""
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
-from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -57,19 +55,6 @@ def git_state(source_file: Path = _SOURCE_FILE) -> dict[str, object] | None:
     commit = _git(source_file.parent, "rev-parse", "HEAD")
     changes = _git(source_file.parent, "status", "--porcelain")
     return None if commit is None or changes is None else {"commit": commit, "dirty": bool(changes)}
-
-
-def now() -> str:
-    """The time in ISO 8601 with its zone, to the second."""
-    return datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def load_average() -> list[float] | None:
-    """Processes wanting the CPU, mean over 1, 5 and 15 minutes; None where the system does not say."""
-    try:
-        return [round(value, 2) for value in os.getloadavg()]
-    except (AttributeError, OSError):
-        return None
 
 
 def _git(directory: Path, *arguments: str) -> str | None:

@@ -8,16 +8,21 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
+from specstudy.clock import load_average, now
 from specstudy.errors import UserError
-from specstudy.tables.environment import environment, load_average, now
+from specstudy.tables.environment import environment
 from specstudy.tables.files import move_aside, write_atomically
 from specstudy.tables.schema import SCHEMA_VERSION
 
 SECTIONS: dict[str, str] = {
-    "time": "start and end of the last command (ISO 8601 with zone; end is null until it is finished), load_average",
-    "stages": "per stage: n_done, n_reused, n_failed, seconds, load_average when its timings were taken",
+    "time": "start of the last command that measured anything, load_average then; end of the last command (ISO 8601 "
+    "with zone; null until it is finished)",
+    "stages": "per stage: n_done, n_reused, n_failed of the last command; seconds and load_average of the last one "
+    "that measured anything",
     "self_checks": "per check: its outcome",
     "execution": "device, dtype, threads",
+    "thread_trial": "threads (the choice), verifier_step_s and draft_step_s by number of threads, when and under which "
+    "load; absent where there was nothing to choose",
     "models": "per role (verifier, draft): fingerprint, generation settings in force, a note on where it comes from, "
     "linear_layers (plain, or packed as this CPU multiplies them fastest), gguf (what such a file was read as)",
     "claims": "sha256 of the declared claims when the run was first measured, and when it was last answered",
@@ -30,10 +35,20 @@ SECTIONS: dict[str, str] = {
 }
 
 
-def start(run_dir: Path) -> None:
-    """Notes that a command begins to work on the run: time, load and environment. The run is unfinished from here."""
-    update(run_dir, "time", {"start": now(), "end": None, "load_average": load_average()})
+def start(run_dir: Path) -> dict[str, object]:
+    """Notes that a command begins to work on the run, and the environment. The run is unfinished from here.
+
+    Returns its start and the load, for `measuring`: what an earlier command measured was not measured now.
+    """
+    began: dict[str, object] = {"start": now(), "load_average": load_average()}
+    update(run_dir, "time", {**began, **_read_or_begin(run_dir).get("time", {}), "end": None})
     update(run_dir, "environment", environment())
+    return began
+
+
+def measuring(run_dir: Path, began: Mapping[str, object]) -> None:
+    """Notes that the command which `began` then measures something."""
+    update(run_dir, "time", began)
 
 
 def finish(run_dir: Path) -> None:

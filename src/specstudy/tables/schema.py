@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from specstudy.records import TABLES
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised whenever a column changes its name, type or meaning: results of another version are computed again."""
 
 _CONDITION = ("proposer", "stop", "stop_threshold", "temperature", "top_p", "gamma")

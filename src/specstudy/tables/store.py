@@ -1,6 +1,7 @@
 """Per-prompt results, shared by all runs: one file for each stage and unit of work, under a key of all that matters.
 
-A unit of work is a prompt (prefill, decode), or a prompt, condition and repetition (speculate).
+A unit of work is a prompt (prefill, decode), or a prompt, condition and repetition (speculate). Beside them lie the
+outcomes of trials of threads, by which a machine decides once how it computes.
 Its result is one Parquet file of one row with a column per table, each a list of that table's rows; so the tables of a
 unit appear together or not at all.
 """
@@ -12,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,9 +94,36 @@ class Store:
         tables = {name: to_table(name, records[name]) for name in STAGE_TABLES[stage]}
         self._place.write(_name(stage, key), _encode(stage, parts, tables))
 
+    def kept_trial(self, parts: Mapping[str, object]) -> dict[str, Any] | None:
+        """The outcome of a trial of threads on the machine and pair of `parts`, or None if none was kept.
+
+        A damaged file is moved aside with a warning and counts as absent.
+        """
+        name = _trial_name(parts)
+        content = self._place.read(name)
+        if content is None:
+            return None
+        try:
+            outcome = json.loads(content)["outcome"]
+            if not isinstance(outcome["threads"], int):
+                raise ValueError("it does not say how many threads")
+            return dict(outcome)
+        except (ValueError, KeyError, TypeError) as fault:
+            self._place.reject(name, fault)
+            return None
+
+    def keep_trial(self, parts: Mapping[str, object], outcome: Mapping[str, object]) -> None:
+        """Keeps the outcome of a trial. Raises UserError if it cannot be written."""
+        content = json.dumps({"of": dict(parts), "outcome": dict(outcome)}, indent=2, allow_nan=False)
+        self._place.write(_trial_name(parts), f"{content}\n".encode())
+
 
 def _name(stage: str, key: str) -> str:
     return f"{stage}/{key[:2]}/{key}.parquet"
+
+
+def _trial_name(parts: Mapping[str, object]) -> str:
+    return f"threads/{result_key(parts)[:16]}.json"
 
 
 class _NotThisResult(Exception):

@@ -13,7 +13,7 @@ from specstudy import formulas
 from specstudy import routing_formulas as routing
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
-from specstudy.analysis.means import mean, quotient
+from specstudy.analysis.means import median, quotient
 from specstudy.analysis.routing.resample import over_prompts, summed_by_prompt
 from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_ids
 from specstudy.analysis.routing.windows import WindowFit, popularity, windows_of
@@ -95,7 +95,7 @@ def _row(
 ) -> RoutingCost:
     """With the clock, which was read for single sequences only, and the speedups by both."""
     runs = of_condition(frame_of(tables, "spec_runs"), condition)
-    clock = mean(_by_prompt(runs, numbers(runs["target_efficiency"])), settings)
+    clock = median(_by_prompt(runs, numbers(runs["target_efficiency"])), settings)
     if batch > 1:
         clock = Estimate(0, null_reason="timed for one sequence at a time only")
     elif clock.value is None:
@@ -107,16 +107,18 @@ def _row(
         **values,  # type: ignore[arg-type]  # mypy takes one type of value for every field
         batch=batch,
         by_bytes=by_bytes,
-        speedup=formulas.mean_or_none(speedup[np.isfinite(speedup)]) if timed else None,
-        speedup_by_bytes=_predicted(runs, condition, np.full(len(runs), by_bytes)) if timed else None,
-        speedup_by_clock=_predicted(runs, condition, numbers(runs["target_efficiency"])) if timed else None,
+        speedup=median(speedup, settings).value if timed else None,
+        speedup_by_bytes=_predicted(runs, condition, settings, np.full(len(runs), by_bytes)) if timed else None,
+        speedup_by_clock=_predicted(runs, condition, settings, numbers(runs["target_efficiency"])) if timed else None,
         **clock.row(),
     )
 
 
-def _predicted(runs: pd.DataFrame, condition: Condition, efficiencies: Floats) -> float | None:
-    """Mean over prompts of the formula without overhead. None where drafts are not of gamma tokens, as it assumes; the
-    runs themselves then have no theory."""
+def _predicted(
+    runs: pd.DataFrame, condition: Condition, settings: AnalysisSettings, efficiencies: Floats
+) -> float | None:
+    """Median over prompts of the formula without overhead. None where drafts are not of gamma tokens, as it assumes;
+    the runs themselves then have no theory."""
     alphas, costs, theory = (numbers(runs[n]) for n in ("alpha", "cost_ratio_time", "theoretical_speedup_full"))
     parts = zip(alphas, costs, efficiencies, theory, strict=True)
     values = [
@@ -125,8 +127,7 @@ def _predicted(runs: pd.DataFrame, condition: Condition, efficiencies: Floats) -
         else np.nan
         for alpha, cost, efficiency, known in parts
     ]
-    by_prompt = _by_prompt(runs, np.array(values, dtype=np.float64))
-    return formulas.mean_or_none(by_prompt[np.isfinite(by_prompt)])
+    return median(_by_prompt(runs, np.array(values, dtype=np.float64)), settings).value
 
 
 def _by_prompt(runs: pd.DataFrame, values: Floats) -> Floats:

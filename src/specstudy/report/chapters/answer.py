@@ -11,6 +11,7 @@ from specstudy.analysis.study import AnalysisResult
 from specstudy.records import Claim, Correlation
 from specstudy.report.chapters.chapter import Chapter, Context
 from specstudy.report.narrative import overview
+from specstudy.report.narrative.machine import machine_sentences
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Link:
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context:
     findings = [
         overview.speed_sentence(result),
+        *machine_sentences(result),
         overview.reliability_sentence(result),
         overview.repetitive_sentence(result),
         *overview.constant_measures(result),

@@ -34,7 +34,7 @@ def _nearest(errors: list[dict[Hashable, Any]]) -> str:
         return ""
     first, *others = errors
     tied = [label(error["measure"]) for error in others if not error["low"] > first["high"]]
-    words = f"Nearest to the clock on average: {label(first['measure'])}"
+    words = f"Nearest to the clock: {label(first['measure'])}"
     return f"{words}; the intervals of {' and '.join(tied)} overlap with its own." if tied else f"{words}."
 
 

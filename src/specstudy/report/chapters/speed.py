@@ -10,6 +10,7 @@ from specstudy.analysis.measures import MEASURES, condition_name, label, measure
 from specstudy.analysis.study import AnalysisResult
 from specstudy.report.chapters.chapter import Chapter, Context
 from specstudy.report.narrative import overview
+from specstudy.report.narrative.machine import machine_sentences
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -18,6 +19,8 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     return {
         "names": [condition_name(condition, result.suffixes) for condition in result.suffixes],
         "rows": [_row(result, measure) for measure in measures_in("conditions")],
+        "warnings": machine_sentences(result),
+        "sittings": result.machine.sittings.to_dict("records"),
     }
 
 

@@ -71,7 +71,7 @@ CAPTIONS: dict[str, str] = {
     "attention_to_acceptance": "Both links at once: the spread of attention at prefill against expected acceptance.",
     "context_measures": "Every context measure against entropy and acceptance: over all prompts, and adjusted for "
     "category and prompt length. A measure that does not vary has no correlation and is named.",
-    "by_category": "Each prompt as a dot; the bar is the mean with its bootstrap interval.",
+    "by_category": "Each prompt as a dot; the bar is the mean (of speedups the median) with its bootstrap interval.",
     "acceptance_by_draft_entropy": "Token by token, in ten bins of draft entropy: expected acceptance on the "
     "verifier's own text (nothing censored), and the share of tested tokens that was accepted.",
     "acceptance_by_round_index": "Share of tested tokens accepted, by place in the round. A place is reached only if "
@@ -108,7 +108,7 @@ CAPTIONS: dict[str, str] = {
     "the verifier's wider pass and the overhead are free; by every measured cost they are not. Drafting pays where "
     "the measured alpha lies above the curve.",
     "rule_differences": "Rules that end a draft early, minus drafts of fixed length on the same prompts and random "
-    "numbers: the mean paired difference with its interval.",
+    "numbers: the mean paired difference (of speedups the median one) with its interval.",
     "entropy_bound": "Every token of the verifier's own answers, nothing censored: expected acceptance "
     "against the draft's entropy, with the bound of the stop rule. The bound is a heuristic, not proven. Acceptance is "
     "between the distributions sampled from, after temperature and top_p; the entropy is at temperature 1.",
@@ -125,7 +125,8 @@ CAPTIONS: dict[str, str] = {
     "line is the mean.",
     "imposed_entropy": "Entropy imposed by the verifier's temperature, against acceptance. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
-    "speedup_by_gamma": "Measured speedup against four theories. mayankpallai 2026 fed accepted / proposed into a "
+    "speedup_by_gamma": "Measured speedup, by the clock and from step times, against four theories; medians over "
+    "prompts. mayankpallai 2026 fed accepted / proposed into a "
     "formula that means alpha.",
 }
 

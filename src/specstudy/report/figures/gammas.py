@@ -25,7 +25,7 @@ def tokens_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
 
 def speedup_by_gamma(result: AnalysisResult, tables: Tables) -> Figure | None:
     """Measured speedup and what each theory says."""
-    figure = _by_gamma(result, ("speedup", *THEORIES), "speedup (times the verifier alone)")
+    figure = _by_gamma(result, ("speedup", "speedup_steps", *THEORIES), "speedup (times the verifier alone)")
     if figure is not None:
         figure.axes[0].axhline(1, color=INK, linewidth=0.9, linestyle="--")
     return figure

@@ -22,7 +22,7 @@ _PARTS = {"draft": ORANGE, "verify": BLUE, "overhead": GREY}
 
 
 def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """Mean milliseconds of a round, split into draft, verify and overhead, one bar a condition."""
+    """Median milliseconds of a round's draft, verify and overhead, one bar a condition."""
     frame = result.round_times
     if frame.empty or frame["value"].isna().all():
         return None
@@ -51,8 +51,8 @@ def round_time(result: AnalysisResult, tables: Tables) -> Figure | None:
     axes.set_yticks(range(len(conditions)), conditions)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("mean time of a round (ms)")
+    axes.set_xlabel("median time of a round's parts (ms)")
     coverage = percent(result.settings.confidence)
-    axes.set_title(f"n = {frame['n'].max()} rounds; in brackets: {coverage} intervals over prompts")
+    axes.set_title(f"n = {frame['n'].max()} prompts; in brackets: {coverage} intervals over them")
     figure.legend(loc="outside lower center", ncols=3)
     return figure

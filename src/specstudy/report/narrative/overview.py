@@ -94,14 +94,21 @@ def speed_sentence(result: AnalysisResult) -> str:
     where = f"At {condition_name(result.primary, result.suffixes)}"
     bounds = interval(row["low"], row["high"])
     if not bounds:
-        return f"{where} the mean speedup is {number(row['value'])} over {row['n']} prompts (no interval)."
+        return f"{where} the median speedup is {number(row['value'])} over {row['n']} prompts (no interval)."
     reading = (
         "faster than" if row["low"] > 1 else "slower than" if row["high"] < 1 else "not significantly different from"
     )
     return (
-        f"{where} speculative decoding is {reading} the verifier alone: mean speedup {number(row['value'])} "
-        f"({percent(result.settings.confidence)} interval {bounds}, {row['n']} prompts)."
+        f"{where} speculative decoding is {reading} the verifier alone: median speedup {number(row['value'])} "
+        f"({percent(result.settings.confidence)} interval {bounds}, {row['n']} prompts){_by_steps(result)}."
     )
+
+
+def _by_steps(result: AnalysisResult) -> str:
+    row = mean_row(result, result.at("speedup_steps"))
+    if row is None:
+        return ""
+    return f"; from step times {number(row['value'])} {interval(row['low'], row['high'])}".rstrip()
 
 
 def reliability_sentence(result: AnalysisResult) -> str:
