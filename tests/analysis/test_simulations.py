@@ -121,6 +121,12 @@ def within_prompts(n_prompts: int, slope: float) -> Callable[[Rng], Estimate]:
     return study
 
 
+def median_of_groups(n_groups: int) -> Callable[[Rng], Estimate]:
+    """Three prompts a group that are more like each other than like those of other groups."""
+    groups = np.repeat(np.arange(n_groups), 3)
+    return lambda rng: median(rng.normal(size=n_groups)[groups] + rng.normal(0, 0.5, len(groups)), SETTINGS, 0, groups)
+
+
 def share_accepted(n_prompts: int) -> Callable[[Rng], Estimate]:
     """Prompts accept with probabilities of their own (beta, mean 0.4)."""
 
@@ -211,6 +217,7 @@ PLANTED = (
     Planted("mean of 50 prompts", lambda rng: mean(rng.normal(1, 2, 50), SETTINGS), 1.0),
     Planted("mean of 10 prompts", lambda rng: mean(rng.normal(1, 2, 10), SETTINGS), 1.0, quick=4 * FEW),
     Planted("median speed of 50 prompts", lambda rng: median(1.2 * np.exp(rng.normal(0, 0.2, 50)), SETTINGS), 1.2),
+    Planted("median of 30 groups of three prompts", median_of_groups(30), 0.0),
     Planted(
         "difference of 10 and 40 prompts",
         lambda rng: difference(rng.normal(1, 1, 10), rng.normal(0, 2, 40), SETTINGS),

@@ -44,17 +44,19 @@ def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0, gro
 def median(values: Floats, settings: AnalysisSettings, reference: float = 0.0, groups: Codes | None = None) -> Estimate:
     """Median over prompts, one value each (NaN left out), with its interval; p is of `reference` by the same samples.
 
-    What a burst of something else on the machine did to one prompt cannot move it far.
+    What a burst of something else on the machine did to one prompt cannot move it far. `groups` int (prompts,): prompts
+    of one group are drawn together.
     """
     kept = np.isfinite(values)
     values = values[kept]
-    codes: Codes = np.arange(len(values)) if groups is None else np.unique(groups[kept], return_inverse=True)[1]
     n = len(values)
     if n < 3:
-        return Estimate(
-            n, value=float(np.median(values)) if n else None, null_reason=f"{n} prompts; an interval needs 3"
-        )
+        value = float(np.median(values)) if n else None
+        return Estimate(n, value=value, null_reason=f"{n} prompts; an interval needs 3")
+    codes: Codes = np.arange(n) if groups is None else np.unique(groups[kept], return_inverse=True)[1]
     n_groups = int(codes.max()) + 1
+    if n_groups < 3:
+        return Estimate(n, value=float(np.median(values)), null_reason=f"{n_groups} groups; an interval needs 3")
     samples = weighted_medians(values, settings.counts(n_groups)[:, codes])
     found = estimate(n, resampled_quantile(float(np.median(values)), samples, n_groups), settings.confidence)
     return found.against(reference)
