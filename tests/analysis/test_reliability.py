@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import Plan, make_tables
+from analysed import analysed
+from synthetic import Plan
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.reliability import ceiling, spearman_brown, split_half
-from specstudy.analysis.study import analyze
 
 FAST = AnalysisSettings(bootstrap_samples=300)
 
@@ -41,7 +41,7 @@ def test_noise_bounds_the_correlation():
 
 
 def test_the_expected_number_is_the_less_noisy_one():
-    table = analyze(make_tables(Plan(n_answer_tokens=60)), FAST).reliability
+    table = analysed(Plan(n_answer_tokens=60))[0].reliability
     table = table.set_index(table["measure"].map(str))
     assert list(table.index) == ["mean_entropy_bits", "alpha", "alpha_expected", "acceptance_rate"]
     assert table.loc["alpha_expected", "value"] > table.loc["alpha", "value"]
