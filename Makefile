@@ -13,7 +13,8 @@ override SHELL = /bin/sh
 override READY := .venv/ready
 override RUN := .venv/bin/python
 override CHECKED = src pipelines $(wildcard benchmarks)
-override TEST_ENVIRONMENT = OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+# Bytecode is kept whatever the user's shell says: the tests start dozens of processes, and pytest rewrites assertions.
+override TEST_ENVIRONMENT = OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=
 override COMMANDS = study prefill decode speculate routing analyze figures doctor runs show compare reproduce distill bench
 
 # The names, never the values, of what the user set on the command line.
@@ -84,7 +85,7 @@ lint: $(READY)
 
 test: lint
 	$(NO_OVERRIDES)
-	@$(TEST_ENVIRONMENT) $(RUN) -m pytest -m 'not long' -n 2
+	@$(TEST_ENVIRONMENT) $(RUN) -m pytest -m 'not long' -n 2 --dist worksteal
 
 test-long: $(READY)
 	$(NO_OVERRIDES)

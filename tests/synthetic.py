@@ -95,6 +95,12 @@ def make_tables(plan: Plan = Plan()) -> dict[str, pd.DataFrame]:
     return {name: frame[_columns(name)] for name, frame in tables.items()}
 
 
+def prompt_tables(plan: Plan) -> dict[str, pd.DataFrame]:
+    """The two with a row a prompt that tell of context and entropy, for what asks of no tokens: quickly analysed."""
+    tables = make_tables(plan)
+    return {name: tables[name] for name in ("prefill_prompts", "decode_runs")}
+
+
 def _columns(table: str) -> list[str]:
     return [f.name for f in fields(TABLES[table])]
 

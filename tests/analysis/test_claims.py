@@ -5,11 +5,13 @@ from datetime import date
 
 import numpy as np
 import pytest
-from synthetic import Plan, make_tables
+from analysed import SMALL, analysed
+from synthetic import Plan, make_tables, prompt_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.claims import CHAIN
 from specstudy.analysis.declarations import Declaration, declarations, declarations_sha256
+from specstudy.analysis.join import Tables
 from specstudy.analysis.measures import label
 from specstudy.analysis.study import analyze
 from specstudy.analysis.verdicts import decide, detectable_correlation
@@ -42,8 +44,12 @@ def declared(direction: str, margin: float, reference: float = 0.0) -> Declarati
     )
 
 
-def claims_of(plan: Plan) -> dict[str, Claim]:
-    return {claim.claim_id: claim for claim in analyze(make_tables(plan), FAST).claims}
+def claims_from(tables: Tables) -> dict[str, Claim]:
+    return {claim.claim_id: claim for claim in analyze(tables, FAST).claims}
+
+
+def claims_of_a_small_study(plan: Plan = SMALL, stages: tuple[str, ...] | None = None) -> dict[str, Claim]:
+    return {claim.claim_id: claim for claim in analysed(plan, stages)[0].claims}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +107,7 @@ def test_declarations_are_well_formed():
 
 
 def test_planted_effects_are_found():
-    claims = claims_of(Plan(n_per_category=30, n_answer_tokens=60, context_effect=-0.6))
+    claims = claims_from(make_tables(Plan(n_per_category=30, n_answer_tokens=60, context_effect=-0.6)))
     for name in (
         *("attention_to_entropy", "entropy_to_acceptance", "attention_to_acceptance", "whole_chain"),
         *("attention_to_entropy_as_observed", "entropy_to_acceptance_as_observed"),
@@ -114,7 +120,7 @@ def test_planted_effects_are_found():
 
 def test_opposite_effects_contradict():
     plan = Plan(n_per_category=30, n_answer_tokens=60, context_effect=0.6, entropy_effect=0.5, category_effect=-1)
-    claims = claims_of(replace(plan, speedup=0.8))
+    claims = claims_from(make_tables(replace(plan, speedup=0.8)))
     # Two turned links make a product that points the claimed way.
     assert claims["attention_to_acceptance"].verdict == "supported"
     for name in (
@@ -126,16 +132,15 @@ def test_opposite_effects_contradict():
 
 
 def test_no_effect_is_a_finding_and_not_a_large_p():
-    plan = Plan(n_per_category=400, n_answer_tokens=30, context_effect=0.0)
-    claim = claims_of(plan)["attention_to_entropy_as_observed"]
+    tables = prompt_tables(Plan(n_per_category=400, n_answer_tokens=4, context_effect=0.0))
+    claim = claims_from(tables)["attention_to_entropy_as_observed"]
     assert claim.verdict == "contradicted"
     assert "equivalent to no effect" in claim.note
     assert claim.p_adjusted < 0.05
 
 
 def test_what_was_not_measured_is_not_run_and_says_why():
-    tables = {name: frame for name, frame in make_tables(Plan()).items() if not name.startswith("spec")}
-    claims = {claim.claim_id: claim for claim in analyze(tables, FAST).claims}
+    claims = claims_of_a_small_study(stages=("prefill", "decode"))
     assert claims["attention_to_entropy"].verdict in ("supported", "undecided")
     for name in ("entropy_to_acceptance_across_texts", "speedup_above_one", "structured_accepted_more"):
         claim = claims[name]
@@ -146,21 +151,21 @@ def test_what_was_not_measured_is_not_run_and_says_why():
 
 
 def test_claims_on_sampling_need_a_sweep_and_are_answered_by_one():
-    alone = claims_of(Plan(n_per_category=2, n_answer_tokens=20))
+    alone = claims_of_a_small_study()
     for key in ("temperature", "top_p"):
         assert alone[f"{key}_barely_matters"].verdict == "not_run"
         assert f"{key} " in alone[f"{key}_barely_matters"].note
     grid = tuple(Condition(4, "model", "none", heat, nucleus) for heat in (0.01, 0.7, 1.0) for nucleus in (0.8, 1.0))
     plan = Plan(n_per_category=8, n_answer_tokens=48, conditions=grid, temperature_effect=-2.0)
-    swept = claims_of(plan)
+    swept = claims_from(make_tables(plan))
     assert swept["temperature_barely_matters"].verdict == "contradicted", swept["temperature_barely_matters"].note
     assert swept["top_p_barely_matters"].verdict == "supported", swept["top_p_barely_matters"].note
 
 
 def test_a_constant_measure_is_named_in_the_reason():
-    tables = make_tables(Plan(n_per_category=3, n_answer_tokens=20))
+    tables = prompt_tables(SMALL)
     tables["prefill_prompts"]["context_health_soft"] = 7.0
-    claims = {claim.claim_id: claim for claim in analyze(tables, FAST).claims}
+    claims = claims_from(tables)
     assert claims["attention_to_entropy_as_observed"].note == "Not answered: soft context health is constant (7)."
 
 
@@ -171,7 +176,7 @@ def test_first_token_attention_is_that_from_the_last_prompt_positions():
     lengths = tokens.groupby("prompt_id")["position"].max().loc[tokens["prompt_id"]].to_numpy()
     tokens["attention_window"] = np.where(first, 1 / lengths, tokens["attention_window"])
     tables["prefill_heads"]["first_token_attention"] = 0.5
-    claims = {claim.claim_id: claim for claim in analyze(tables, FAST).claims}
+    claims = claims_from(tables)
     claim = claims["first_token_attention_falls_with_length"]
     assert claim.estimate == pytest.approx(-1)
     assert claim.verdict == "supported"
@@ -180,14 +185,14 @@ def test_first_token_attention_is_that_from_the_last_prompt_positions():
 
 
 def test_a_category_that_is_missing_is_named():
-    claims = claims_of(Plan(categories=("code", "math"), n_answer_tokens=30))
+    claims = claims_from(prompt_tables(Plan(categories=("code", "math"), n_answer_tokens=30)))
     assert claims["entropy_follows_category"].verdict == "not_run"
     assert "factual, creative, ambiguous" in claims["entropy_follows_category"].note
     assert claims["attention_to_entropy"].verdict != "not_run"
 
 
 def test_an_undecided_claim_says_what_it_could_have_shown():
-    claims = claims_of(Plan(n_per_category=3, n_answer_tokens=20, context_effect=-0.05))
+    claims = claims_of_a_small_study(replace(SMALL, context_effect=-0.05))
     claim = claims["attention_to_entropy_as_observed"]
     assert claim.verdict == "undecided"
     assert claim.detectable_effect == pytest.approx(detectable_correlation(claim.ci_low, claim.ci_high, 0.95, 0.1))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from analysed import SMALL, analysed
 from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
@@ -134,7 +135,7 @@ def test_a_rule_saves_drafts_and_untested_tokens() -> None:
 
 def test_the_theory_that_agrees_with_the_clock_is_the_nearest() -> None:
     # In the made-up tables every theory is a fixed multiple of the measured speedup.
-    result = analyze(make_tables(Plan(n_per_category=3, n_answer_tokens=12, gammas=(2, 4))), FAST)
+    result, _ = analysed(replace(SMALL, gammas=(2, 4)))
     errors = result.comparison.theory_errors.set_index("measure")
     speedups = result.prompts[[result.at("speedup", condition) for condition in result.gammas]].mean(axis=1).median()
     assert errors.loc["theoretical_speedup_full", "value"] == pytest.approx(0.05 * speedups)

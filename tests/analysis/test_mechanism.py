@@ -6,14 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from analysed import analysed
 from scipy import stats
-from synthetic import Plan, make_tables
+from synthetic import Plan
 
 from specstudy.analysis import predictors
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.correlations import Pair
 from specstudy.analysis.mechanism import reversals
-from specstudy.analysis.study import AnalysisResult, analyze
+from specstudy.analysis.study import AnalysisResult
 from specstudy.analysis.token_model import token_model
 from specstudy.records import Correlation
 from specstudy.tables.schema import to_table
@@ -223,9 +224,9 @@ def test_simpsons_paradox_is_named_only_where_both_intervals_exclude_zero():
     assert not found(record("within_category", 0.5, 0.2, 0.7))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def result() -> AnalysisResult:
-    return analyze(make_tables(Plan(n_answer_tokens=60)), FAST)
+    return analysed(Plan(n_answer_tokens=60))[0]
 
 
 @pytest.mark.parametrize("table", ["predictors", "calibration", "token_model", "between_within"])
@@ -236,10 +237,7 @@ def test_rows_fit_their_tables(result, table):
 
 
 def test_nothing_drafted_is_null_with_a_reason():
-    tables = {
-        name: frame for name, frame in make_tables(Plan(n_answer_tokens=20)).items() if not name.startswith("spec")
-    }
-    mechanism = analyze(tables, FAST).mechanism
+    mechanism = analysed(stages=("prefill", "decode"))[0].mechanism
     assert {row.null_reason for row in mechanism.predictors} == {"no token was drafted and tested"}
     assert mechanism.calibration == []
     assert mechanism.token_model[0].null_reason == "no token was drafted and tested"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from analysed import analysed
 from synthetic import Plan, make_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
@@ -61,7 +62,7 @@ def test_noise_bounds_the_correlation_of_two_texts():
 
 
 def test_a_speculative_answer_is_as_reliable_as_one_of_the_verifiers_own():
-    table = analyze(make_tables(Plan(n_answer_tokens=60, repetitions=3)), FAST).reliability
+    table = analysed(Plan(n_answer_tokens=60, repetitions=3))[0].reliability
     table = table.set_index(table["measure"].map(str))
     assert table.loc["alpha_expected", "answers"] == 3
     assert table.loc["mean_entropy_bits", "value"] > table.loc["mean_entropy_bits", "single"]

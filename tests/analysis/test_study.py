@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from analysed import FAST, SMALL, analysed
 from pandas.testing import assert_frame_equal
 from statsmodels.stats.multitest import multipletests
-from synthetic import Plan, make_tables
+from synthetic import Plan, make_tables, prompt_tables
 
-from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.correlations import holm
 from specstudy.analysis.join import decoded_tokens
 from specstudy.analysis.measures import ACCEPTANCE_MEASURES, CONTEXT_MEASURES
@@ -16,12 +16,10 @@ from specstudy.analysis.study import AnalysisResult, analyze
 from specstudy.records import SUBSETS
 from specstudy.tables.schema import to_table
 
-FAST = AnalysisSettings(bootstrap_samples=200)
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def result() -> AnalysisResult:
-    return analyze(make_tables(Plan()), FAST)
+    return analysed()[0]
 
 
 def test_every_pair_of_the_chain_is_there_once(result):
@@ -49,7 +47,7 @@ def test_the_constant_measure_is_shown_as_such(result):
 
 
 def test_the_same_tables_give_the_same_answers_in_any_row_order(result):
-    tables = {name: frame.sample(frac=1, random_state=1) for name, frame in make_tables(Plan()).items()}
+    tables = {name: frame.sample(frac=1, random_state=1) for name, frame in make_tables(SMALL).items()}
     again = analyze(tables, FAST)
     for ours, theirs in zip(result.correlations, again.correlations, strict=True):
         assert ours.null_reason == theirs.null_reason
@@ -60,7 +58,7 @@ def test_the_same_tables_give_the_same_answers_in_any_row_order(result):
 
 
 def test_the_same_order_gives_the_same_bits(result):
-    again = analyze(make_tables(Plan()), FAST)
+    again = analyze(make_tables(SMALL), FAST)
     assert again.correlations == result.correlations
     assert again.claims == result.claims
 
@@ -80,20 +78,20 @@ def test_adjustment_stays_within_level_subset_and_method(result):
 
 
 def test_several_gammas_are_kept_apart():
-    result = analyze(make_tables(Plan(n_per_category=3, n_answer_tokens=20, gammas=(2, 6))), FAST)
+    result, _ = analysed(replace(SMALL, gammas=(2, 4)))
     assert {r.y for r in result.correlations if r.level == "prompt" and r.y.startswith("alpha@")} == {
         "alpha@gamma2",
-        "alpha@gamma6",
+        "alpha@gamma4",
     }
-    assert result.primary.gamma == 2
-    assert set(result.by_round_index["condition"]) == {"gamma 2", "gamma 6"}
+    assert result.primary.gamma == 4
+    assert set(result.by_round_index["condition"]) == {"gamma 2", "gamma 4"}
     claim = next(c for c in result.claims if c.claim_id == "speedup_above_one")
     assert claim.estimate == pytest.approx(result.prompts[result.at("speedup")].mean())
 
 
 def test_acceptance_by_place_counts_tested_tokens_only():
-    tables = make_tables(Plan())
-    frame = analyze(tables, FAST).by_round_index
+    result, tables = analysed()
+    frame = result.by_round_index
     assert frame["n"].sum() == tables["spec_runs"]["n_tested"].sum()
     first = tables["spec_tokens"]
     first = first[(first["index"] == 0) & (first["kind"] == "draft")]
@@ -101,8 +99,8 @@ def test_acceptance_by_place_counts_tested_tokens_only():
 
 
 def test_bins_hold_every_token_and_follow_the_planted_slope():
-    tables = make_tables(Plan())
-    frame = analyze(tables, FAST).by_draft_entropy
+    result, tables = analysed(Plan(n_answer_tokens=60))
+    frame = result.by_draft_entropy
     decoded = frame[frame["source"] == "decoded"]
     assert decoded["n"].sum() == len(decoded_tokens(tables))
     assert decoded["value"].is_monotonic_decreasing
@@ -119,7 +117,7 @@ def test_bins_hold_every_token_and_follow_the_planted_slope():
     ],
 )
 def test_small_studies_end_well(plan):
-    result = analyze(make_tables(plan), FAST)
+    result, _ = analysed(plan)
     to_table("correlations", result.correlations)
     to_table("claims", result.claims)
     assert all((r.estimate is None) == (r.null_reason is not None) for r in result.correlations)
@@ -127,10 +125,9 @@ def test_small_studies_end_well(plan):
 
 @pytest.mark.parametrize("kept", [(), ("prefill",), ("decode",), ("spec",), ("prefill", "decode")])
 def test_any_stage_may_be_missing(kept):
-    tables = {n: f for n, f in make_tables(Plan(n_per_category=2, n_answer_tokens=12)).items() if n.startswith(kept)}
-    result = analyze(tables if kept else {}, FAST)
+    result, _ = analysed(stages=kept)
     to_table("correlations", result.correlations)
-    assert len(result.prompts) == (10 if kept else 0)
+    assert len(result.prompts) == (15 if kept else 0)
 
 
 def test_measures_that_are_null_throughout_are_named():
@@ -147,7 +144,7 @@ def test_measures_that_are_null_throughout_are_named():
 def test_a_confounder_is_seen_through():
     """Category drives both measures and nothing holds inside it: the raw correlation is strong, the held one is not."""
     plan = Plan(n_per_category=20, n_answer_tokens=30, context_effect=0, category_effect=1)
-    tables = make_tables(plan)
+    tables = prompt_tables(plan)
     prompts = tables["prefill_prompts"]
     order = {"factual": 8.0, "code": 7.5, "math": 7.0, "creative": 6.0, "ambiguous": 5.0}
     noise = np.random.default_rng(0).normal(0, 0.3, len(prompts))
@@ -160,6 +157,6 @@ def test_a_confounder_is_seen_through():
 
 
 def test_a_planted_effect_is_recovered_where_category_hides_it():
-    result = analyze(make_tables(replace(Plan(), n_per_category=20, n_answer_tokens=30, context_effect=-0.4)), FAST)
+    result = analyze(prompt_tables(Plan(n_per_category=20, n_answer_tokens=30, context_effect=-0.4)), FAST)
     held = result.find("prompt", "within_category_given_length", "context_health_soft", "mean_entropy_bits", "pearson")
     assert held.ci_high < -0.5

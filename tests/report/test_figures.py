@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from analysed import FAST, SMALL, analysed
 from matplotlib import _pylab_helpers
+from matplotlib.figure import Figure
 from synthetic import Plan, make_tables
-from synthetic_routing import with_routing
 from synthetic_versions import version_tables
 
-from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.measures import MEASURES, label
 from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
@@ -26,6 +26,7 @@ from specstudy.report.figures import CAPTIONS, DRAWERS, draw_all
 from specstudy.report.figures.trace import typical_prompt
 from specstudy.report.style import (
     category_marks,
+    figure_style,
     interval,
     look,
     new_figure,
@@ -37,9 +38,6 @@ from specstudy.report.style import (
     wrapped,
 )
 
-FAST = AnalysisSettings(bootstrap_samples=100)
-SMALL = Plan(n_per_category=3, n_answer_tokens=24)
-
 
 @pytest.fixture(autouse=True)
 def _no_warning_passes():
@@ -48,47 +46,47 @@ def _no_warning_passes():
         yield
 
 
+@pytest.fixture
+def laid_out_only(monkeypatch):
+    """Files of figures stay empty: what draws and lays out is tested, and the bytes take most of the time."""
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, file, format, **_: format == "png" and figure.draw_without_rendering()
+    )
+
+
 OF_VERSIONS = {"version_effects", "version_pairs", "imposed_entropy"}
 
 
-def drawn(plan, directory, routed=False, versions=None):
-    tables = version_tables(versions, {}, plan) if versions else make_tables(plan)
-    tables = with_routing(tables) if routed else tables
-    return draw_all(analyze(tables, FAST), unaltered_only(tables), directory)
+def names_of(result, tables) -> set[str]:
+    """The figures that are drawn, without their layout."""
+    with figure_style():
+        return {name for name, draw in DRAWERS.items() if draw(result, unaltered_only(tables))}
 
 
-@pytest.fixture(scope="module")
-def every_figure(tmp_path_factory):
-    fixed = Condition(4, "model", "none", 0.7, 0.9)
-    stopped = replace(fixed, stop="bound", stop_threshold=0.4)
-    conditions = (fixed, replace(fixed, gamma=2), stopped, replace(fixed, temperature=0.0))
-    directory = tmp_path_factory.mktemp("figures")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return drawn(replace(SMALL, conditions=conditions), directory, routed=True, versions="temperatures")
-
-
-def test_every_figure_is_drawn_as_png_and_svg(every_figure):
-    assert [path.name for path in every_figure] == [f"{name}.{kind}" for name in DRAWERS for kind in ("png", "svg")]
+def test_every_figure_is_drawn_as_png_and_svg(drawn_study):
+    expected = [f"{name}.{kind}" for name in DRAWERS for kind in ("png", "svg")]
+    assert [path.name for path in drawn_study.figures] == expected
     assert set(CAPTIONS) == set(DRAWERS)
-    for path in every_figure:
+    for path in drawn_study.figures:
         content = path.read_bytes()
         assert content.startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
         if path.suffix == ".svg":
             ElementTree.fromstring(content)
 
 
-def test_what_compares_settings_needs_several(tmp_path):
-    names = {path.stem for path in drawn(SMALL, tmp_path)}
+def test_what_compares_settings_needs_several():
+    names = names_of(*analysed())
     by_gamma = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
     routing = {"distinct_experts", "bytes_and_clock"}
     assert names == set(DRAWERS) - by_gamma - routing - OF_VERSIONS - {"rule_differences", "acceptance_by_sampling"}
 
 
 @pytest.mark.parametrize("versions", ["poisoned", "hidden"])
-def test_versions_are_drawn_beside_their_controls(versions, tmp_path):
-    names = {path.stem for path in drawn(SMALL, tmp_path, versions=versions)}
-    assert names & OF_VERSIONS == {"version_effects", "version_pairs"}
+def test_versions_are_drawn_beside_their_controls(versions, tmp_path, monkeypatch):
+    result, tables = analysed(versions=versions)
+    monkeypatch.setattr(figures, "DRAWERS", {name: DRAWERS[name] for name in OF_VERSIONS})
+    names = {path.stem for path in draw_all(result, unaltered_only(tables), tmp_path)}
+    assert names == {"version_effects", "version_pairs"}
     words = " ".join(" ".join(ElementTree.parse(tmp_path / "version_effects.svg").getroot().itertext()).split())
     assert "n = 15 prompts" in words
     assert ("contradictions added, dose 2" in words) == (versions == "poisoned")
@@ -102,10 +100,10 @@ def test_versions_that_were_not_measured_are_not_drawn(tmp_path):
     assert draw_all(analyze(told, FAST), {}, tmp_path) == []
 
 
-def test_only_settings_that_differ_in_gamma_alone_are_drawn_against_it(tmp_path):
+def test_only_settings_that_differ_in_gamma_alone_are_drawn_against_it():
     fixed = Condition(4, "model", "none", 0.7, 0.9)
     stopped = replace(fixed, gamma=8, stop="entropy", stop_threshold=0.3)
-    result = analyze(make_tables(replace(SMALL, conditions=(fixed, replace(fixed, gamma=2), stopped))), FAST)
+    result, _ = analysed(replace(SMALL, conditions=(fixed, replace(fixed, gamma=2), stopped)))
     for name in ("acceptance_by_gamma", "speedup_by_gamma", "tokens_by_gamma"):
         lines = DRAWERS[name](result, {}).axes[0].get_lines()
         assert all(
@@ -115,16 +113,18 @@ def test_only_settings_that_differ_in_gamma_alone_are_drawn_against_it(tmp_path)
         )
 
 
-def test_without_timing_acceptance_is_drawn_all_the_same(tmp_path):
+def test_without_timing_acceptance_is_drawn_all_the_same():
     tables = make_tables(replace(SMALL, gammas=(2, 4)))
     relative = [n for n in tables["spec_runs"] if n.startswith(("speedup", "theoretical", "cost_ratio_time"))]
     tables["spec_runs"] = tables["spec_runs"].assign(**dict.fromkeys(relative, np.nan))
-    names = {path.stem for path in draw_all(analyze(tables, FAST), tables, tmp_path)}
+    names = names_of(analyze(tables, FAST), tables)
     assert {"acceptance_by_gamma", "entropy_bound", "breakeven_by_gamma"} <= names
 
 
-def test_texts_that_look_like_mathematics_or_markup_stay_as_they_are(every_figure):
-    svg = (every_figure[0].parent / "entropy_trace.svg").read_text(encoding="utf-8")
+def test_texts_that_look_like_mathematics_or_markup_stay_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "DRAWERS", {"entropy_trace": DRAWERS["entropy_trace"]})
+    _, path = draw_all(*analysed(Plan(n_answer_tokens=60)), tmp_path)
+    svg = path.read_text(encoding="utf-8")
     texts = [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")]
     for token in ("·$$", "·a_b", "·<script>", "·שלום", "·日本"):
         assert token in texts
@@ -134,14 +134,13 @@ def test_texts_that_look_like_mathematics_or_markup_stay_as_they_are(every_figur
 def test_the_same_tables_give_the_same_files(tmp_path, monkeypatch):
     kept = ("sinks_by_role", "attention_to_entropy", "by_category")
     monkeypatch.setattr(figures, "DRAWERS", {name: DRAWERS[name] for name in kept})
-    first, second = drawn(SMALL, tmp_path / "a"), drawn(SMALL, tmp_path / "b")
+    first, second = (draw_all(*analysed(), tmp_path / name) for name in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
 @pytest.mark.parametrize("kept", [(), ("prefill",), ("decode",), ("spec",)])
-def test_figures_whose_data_is_not_there_are_left_out(tmp_path, kept):
-    tables = {name: frame for name, frame in make_tables(SMALL).items() if kept and name.startswith(kept)}
-    names = {path.stem for path in draw_all(analyze(tables, FAST), tables, tmp_path)}
+def test_figures_whose_data_is_not_there_are_left_out(kept):
+    names = names_of(*analysed(stages=kept))
     if not kept:
         assert names == set()
     if kept == ("prefill",):
@@ -158,20 +157,25 @@ def test_figures_whose_data_is_not_there_are_left_out(tmp_path, kept):
         assert {"by_category", "acceptance_by_round_index", "round_time"} <= names
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        Plan(n_per_category=1, n_answer_tokens=3),
-        Plan(n_per_category=1, categories=("odd $x$ a_b",), n_answer_tokens=2),
-    ],
-)
+TINY = Plan(n_per_category=1, n_answer_tokens=3)
+ODD = Plan(n_per_category=1, categories=("odd $x$ a_b",), n_answer_tokens=2)
+
+
+@pytest.mark.parametrize("plan", [TINY, ODD])
+@pytest.mark.usefixtures("laid_out_only")
 def test_small_and_odd_studies_are_drawn(tmp_path, plan):
-    paths = drawn(plan, tmp_path)
-    assert "entropy_trace" in {path.stem for path in paths}
-    if len(plan.categories) == 1:
-        assert "odd $x$ a_b" in (tmp_path / "attention_to_entropy.svg").read_text(encoding="utf-8")
+    result, tables = analysed(plan)
+    assert "entropy_trace" in {path.stem for path in draw_all(result, tables, tmp_path)}
 
 
+def test_a_category_is_written_as_it_is(tmp_path, monkeypatch):
+    result, tables = analysed(ODD)
+    monkeypatch.setattr(figures, "DRAWERS", {"attention_to_entropy": DRAWERS["attention_to_entropy"]})
+    _, svg = draw_all(result, tables, tmp_path)
+    assert "odd $x$ a_b" in svg.read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("laid_out_only")
 def test_null_measures_do_not_stop_the_drawing(tmp_path):
     tables = make_tables(SMALL)
     tables["decode_tokens"] = tables["decode_tokens"].assign(draft_entropy_bits=np.nan, expected_accept=np.nan)
@@ -197,9 +201,11 @@ def test_a_disk_that_refuses_leaves_the_earlier_figure_whole(refused, tmp_path, 
     assert unchanged == [".png", ".svg"][refused - 1 :]
 
 
+@pytest.mark.usefixtures("laid_out_only")
 def test_drawing_leaves_no_global_state(tmp_path):
     before = dict(matplotlib.rcParams)
-    drawn(Plan(n_per_category=1, n_answer_tokens=3), tmp_path)
+    result, tables = analysed(TINY)
+    draw_all(result, tables, tmp_path)
     assert dict(matplotlib.rcParams) == before
     assert _pylab_helpers.Gcf.figs == {}
 
@@ -211,7 +217,7 @@ def drawn_lines(figure) -> dict[str, str]:
 
 
 def test_a_measure_has_one_name_and_one_colour_in_all_figures_of_a_chapter():
-    result = analyze(make_tables(replace(SMALL, gammas=(2, 4))), FAST)
+    result, _ = analysed(replace(SMALL, gammas=(2, 4)))
     names = ("acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma")
     declared = {label(name): look(name)[0] for name in MEASURES}
     for name in names:
@@ -222,7 +228,7 @@ def test_a_measure_has_one_name_and_one_colour_in_all_figures_of_a_chapter():
 
 
 def test_rows_are_called_the_same_in_the_table_and_in_the_figure_beside_it():
-    result = analyze(make_tables(SMALL), FAST)
+    result, _ = analysed()
     context = sinks.CHAPTER.context(result, {}, {})
     told = {words for row in context["predictions"] for words in row[:2]}
     axes = DRAWERS["attention_predicted"](result, {}).axes[0]
@@ -238,7 +244,7 @@ def test_a_category_looks_the_same_in_every_study():
 
 
 def test_the_typical_prompt_has_the_median_entropy():
-    prompts = analyze(make_tables(SMALL), FAST).prompts
+    prompts = analysed()[0].prompts
     chosen = prompts.loc[typical_prompt(prompts), "mean_entropy_bits"]
     assert (prompts["mean_entropy_bits"] <= chosen).sum() == 8
 

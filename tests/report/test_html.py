@@ -9,22 +9,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from analysed import FAST, analysed
 from synthetic import CATEGORIES, Plan, make_tables
-from synthetic_routing import with_routing
-from synthetic_versions import version_tables
 
-from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.declarations import Declaration, declarations
 from specstudy.analysis.study import analyze
-from specstudy.analysis.version_effects import unaltered_only
-from specstudy.condition import Condition
 from specstudy.errors import UserError
 from specstudy.report import html
 from specstudy.report.chapters import CHAPTERS, answer, prompts
-from specstudy.report.figures import DRAWERS, draw_all
+from specstudy.report.figures import DRAWERS
 from specstudy.report.narrative.overview import verdict_words
 
-FAST = AnalysisSettings(bootstrap_samples=100)
 MANIFEST = {
     "schema_version": 1,
     "config": {
@@ -35,12 +30,11 @@ MANIFEST = {
     "environment": {"packages": {"numpy": "2"}, "python": "3.11"},
     "self_checks": {"speculate": {"key": "00ff", "passed": True, "greedy": {"passed": True, "n_equal": 32}}},
 }
-NASTY = '</style><script>alert("x")</script>'
 
 
 def margins(declared: Declaration) -> list[float]:
     """Where the scale of a link draws what the claim has to pass."""
-    result = analyze(make_tables(Plan(n_per_category=3, n_answer_tokens=12)), FAST)
+    result, _ = analysed()
     result = replace(
         result, declarations=[declared if d.id == "attention_to_entropy" else d for d in result.declarations]
     )
@@ -61,10 +55,8 @@ def margins(declared: Declaration) -> list[float]:
     ],
 )
 def test_an_effect_within_the_margin_is_smaller_than_claimed_and_not_turned_round(verdict, low, high, direction, told):
-    claims = analyze(make_tables(Plan(n_per_category=1, n_answer_tokens=4)), FAST).claims
-    claim = replace(
-        claims[0], verdict=verdict, ci_low=low, ci_high=high, direction=direction, reference=0.0, margin=0.1
-    )
+    claim = analysed()[0].claims[0]
+    claim = replace(claim, verdict=verdict, ci_low=low, ci_high=high, direction=direction, reference=0.0, margin=0.1)
     assert verdict_words(claim) == told
 
 
@@ -107,30 +99,15 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-def write(tables, directory: Path, manifest=MANIFEST, figures: bool = False) -> str:
-    result = analyze(tables, FAST)
-    shown = unaltered_only(tables)
-    if figures:
-        draw_all(result, shown, directory / "figures")
-    html.render(result, shown, manifest, directory / "figures", directory / "report.html")
+def rendered(result, tables, directory: Path, manifest=MANIFEST, figures: Path = Path("none")) -> str:
+    html.render(result, tables, manifest, figures, directory / "report.html")
     return (directory / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def nasty_page(tmp_path_factory) -> str:
-    fixed = Condition(4, "model", "none", 0.7, 0.9)
-    others = {"gamma": 2}, {"stop": "entropy", "stop_threshold": 0.2}, {"temperature": 1.0}
-    conditions = (fixed, *(replace(fixed, **changes) for changes in others))
-    plan = Plan(n_per_category=2, n_answer_tokens=24, conditions=conditions)
-    tables = with_routing(version_tables("temperatures", {}, plan))
-    for name in ("decode_tokens", "spec_tokens", "prefill_tokens"):
-        tables[name].loc[tables[name]["token_id"] == 3, "token"] = NASTY
-    for frame in tables.values():
-        for column in {"prompt_id", "control_id"}.intersection(frame):
-            frame.loc[frame[column] == "code-01~unaltered", column] = f"code'\"-{NASTY}"
-        if "category" in frame:
-            frame.loc[frame["category"] == "math", "category"] = f"math {NASTY}"
-    return write(tables, tmp_path_factory.mktemp("report"), figures=True)
+def nasty_page(drawn_study, tmp_path_factory) -> str:
+    study = drawn_study
+    return rendered(study.result, study.tables, tmp_path_factory.mktemp("report"), figures=study.directory)
 
 
 def test_the_page_is_whole_and_holds_every_figure(nasty_page):
@@ -148,9 +125,7 @@ def test_every_chapter_is_in_the_page_and_in_its_contents_in_order(nasty_page):
 
 
 def test_a_chapter_without_data_is_left_out(tmp_path):
-    tables = make_tables(Plan(n_per_category=1, n_answer_tokens=6))
-    measured = {name: frame for name, frame in tables.items() if not name.startswith("prefill")}
-    page = write(measured, tmp_path, manifest={})
+    page = rendered(*analysed(stages=("decode", "spec", "errors")), tmp_path, manifest={})
     for name in ("sinks", "environment"):
         assert f'id="{name}"' not in page
         assert f'href="#{name}"' not in page
@@ -203,40 +178,38 @@ def test_candidates_are_told_by_their_texts(nasty_page):
 
 def test_fifty_prompts_stay_light(tmp_path):
     """The figures come to about half a megabyte on top."""
-    page = write(make_tables(Plan(n_content_tokens=160)), tmp_path)
+    page = rendered(*analysed(Plan(n_content_tokens=160)), tmp_path)
     assert len(page.encode()) < 4_000_000
     assert page.count('class="prompt"') == 50
 
 
 @pytest.mark.parametrize("kept", [(), ("prefill",), ("decode",), ("spec",)])
 def test_a_study_with_missing_stages_has_a_page(tmp_path, kept):
-    made = make_tables(Plan(n_per_category=2, n_answer_tokens=12))
-    page = write({n: f for n, f in made.items() if kept and n.startswith(kept)}, tmp_path, manifest={})
+    page = rendered(*analysed(stages=kept), tmp_path, manifest={})
     assert Page(page).open == []
     assert "not run" in page
     assert ("nan" in Page(page).texts) is False
 
 
 def test_a_disk_that_refuses_leaves_the_earlier_page_whole(tmp_path, monkeypatch):
-    plan = Plan(n_per_category=1, n_answer_tokens=8)
-    earlier = write(make_tables(plan), tmp_path)
+    earlier = rendered(*analysed(), tmp_path)
 
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"cannot write .*report\.html: No space left on device"):
-        write(make_tables(replace(plan, seed=1)), tmp_path)
+        rendered(*analysed(stages=("prefill",)), tmp_path)
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == earlier
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_failures_are_told(tmp_path):
-    tables = make_tables(Plan(n_per_category=2, n_answer_tokens=12))
-    tables["errors"].loc[0] = ["decode", "code-01", "memory", f"out of {NASTY}"]
-    page = write(tables, tmp_path)
+    result, tables = analysed()
+    errors = pd.DataFrame([["decode", "code-01", "memory", "out of <b>"]], columns=tables["errors"].columns)
+    page = rendered(result, {**tables, "errors": errors}, tmp_path)
     assert "1 prompt failed (1 in decode): code-01." in page
-    assert "memory: out of &lt;/style&gt;" in page
+    assert "memory: out of &lt;b&gt;" in page
 
 
 def test_a_passed_self_check_is_told_in_detail(nasty_page):
@@ -255,16 +228,16 @@ def test_a_correlation_that_turns_round_within_categories_is_told(tmp_path):
     between = pd.Series(own).groupby(prompts["category"].to_numpy()).transform("mean").to_numpy()
     # Categories of higher entropy are healthier; inside a category it is the other way round.
     prompts["context_health_soft"] = 5 + between - 0.5 * (own - between)
-    page = write(tables, tmp_path)
+    page = rendered(analyze(tables, FAST), tables, tmp_path)
     assert "paradox: soft context health and mean entropy of the answer (spearman)" in page
     assert "No correlation changes sign" not in page
 
 
 def test_many_prompts_are_cut_and_that_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(prompts, "PROMPT_SECTIONS", 3)
-    page = write(make_tables(Plan(n_per_category=1, n_answer_tokens=6)), tmp_path)
+    page = rendered(*analysed(), tmp_path)
     assert page.count('class="prompt"') == 3
-    assert "2 more prompts" in page
+    assert "12 more prompts" in page
 
 
 def test_verdicts_are_counted_over_all_claims(nasty_page):

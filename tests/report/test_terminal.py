@@ -3,24 +3,23 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from analysed import FAST, SMALL, analysed
 from rich.cells import cell_len
-from synthetic import Plan, make_tables
+from synthetic import make_tables
 
-from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.study import analyze
 from specstudy.errors import UserError
 from specstudy.report import terminal
 from specstudy.report.narrative.overview import models_sentence
 
-FAST = AnalysisSettings(bootstrap_samples=100)
-PLAN = Plan(n_per_category=3, n_answer_tokens=24)
 LOADED = {"verifier": {"name": "Big", "note": "Q4_1, dequantised"}, "draft": {"name": "Small", "note": ""}}
 MANIFEST = {"config": {"models": {"verifier": "big", "draft": "small"}, "prompts": {"name": "study50"}}}
 
 
-def summary_of(tables, capsys) -> str:
-    terminal.summary(analyze(tables, FAST), tables, MANIFEST, Path("outputs/a-long-name-of-a-run-directory-1a2b3c4d"))
+def summary_of(result, tables, capsys) -> str:
+    terminal.summary(result, tables, MANIFEST, Path("outputs/a-long-name-of-a-run-directory-1a2b3c4d"))
     return capsys.readouterr().out
 
 
@@ -35,7 +34,7 @@ def _no_terminal(monkeypatch):
 
 
 def test_the_summary_says_what_was_found_and_where_it_is(capsys):
-    text = summary_of(make_tables(PLAN), capsys)
+    text = summary_of(*analysed(), capsys)
     assert is_plain_and_narrow(text)
     words = " ".join(text.split())
     for part in (
@@ -55,7 +54,7 @@ def test_the_summary_says_what_was_found_and_where_it_is(capsys):
 
 
 def test_a_prompt_that_failed_says_in_which_stage(capsys):
-    tables = make_tables(PLAN)
+    tables = make_tables(SMALL)
     for row in (
         ["prefill", "lost-01", "memory", "out of\x1b[2J \u202e[bold]it"],
         ["decode", "code-01", "cache", "went away"],
@@ -69,9 +68,9 @@ def test_a_prompt_that_failed_says_in_which_stage(capsys):
 
 
 def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
-    tables = make_tables(PLAN)
+    result, tables = analysed()
     check = {"passed": False, "greedy": {"passed": False, "n_equal": 3, "n_tokens": 32}}
-    terminal.summary(analyze(tables, FAST), tables, {"self_checks": {"speculate": check}}, Path("outputs/run"))
+    terminal.summary(result, tables, {"self_checks": {"speculate": check}}, Path("outputs/run"))
     text = capsys.readouterr().out
     assert text.count("SELF-CHECK FAILED in speculate") == 2
     assert text.index("SELF-CHECK") < text.index("The chain") < text.rindex("/tables") < text.rindex("SELF-CHECK")
@@ -80,7 +79,7 @@ def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
 
 @pytest.mark.parametrize(("speedup", "words"), [(1.2, "faster than"), (0.8, "slower than"), (1.0, "not significantly")])
 def test_speed_is_said_plainly(capsys, speedup, words):
-    assert words in " ".join(summary_of(make_tables(Plan(n_answer_tokens=8, speedup=speedup)), capsys).split())
+    assert words in " ".join(summary_of(*analysed(replace(SMALL, speedup=speedup)), capsys).split())
 
 
 def test_a_quiet_machine_needs_no_word_and_a_busy_one_is_named(capsys):
@@ -105,35 +104,34 @@ def test_timings_of_another_hour_are_told_apart(capsys):
 
 
 def test_the_coverage_of_an_interval_is_told_as_it_is(capsys):
-    result = analyze(make_tables(PLAN), replace(FAST, confidence=0.975))
+    result = analyze(make_tables(SMALL), replace(FAST, confidence=0.975))
     terminal.summary(result, {}, MANIFEST, Path("outputs/run"))
     assert "(97.5 % interval [" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("kept", [(), ("prefill",), ("decode",), ("spec",)])
 def test_a_study_with_missing_stages_has_a_summary(capsys, kept):
-    tables = {name: frame for name, frame in make_tables(PLAN).items() if kept and name.startswith(kept)}
-    text = summary_of(tables, capsys)
+    text = summary_of(*analysed(stages=kept), capsys)
     assert is_plain_and_narrow(text)
     assert "not run" in text
     assert "nan" not in text.split()
 
 
 def test_failed_prompts_are_counted(capsys):
-    tables = make_tables(PLAN)
-    tables["errors"].loc[0] = ["decode", "code-01", "memory", "out of memory"]
-    tables["errors"].loc[1] = ["speculate", "code-01", "memory", "out of memory"]
-    words = " ".join(summary_of(tables, capsys).split())
+    result, tables = analysed()
+    failed = [[stage, "code-01", "memory", "out of memory"] for stage in ("decode", "speculate")]
+    tables = {**tables, "errors": pd.DataFrame(failed, columns=tables["errors"].columns)}
+    words = " ".join(summary_of(result, tables, capsys).split())
     assert "(1 in decode, 1 in speculate): code-01" in words
 
 
 def test_colour_where_there_is_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[" in summary_of(make_tables(PLAN), capsys)
+    assert "\x1b[" in summary_of(*analysed(), capsys)
 
 
 def test_one_prompt_is_shown_whole(capsys):
-    tables = make_tables(PLAN)
+    tables = make_tables(SMALL)
     terminal.show_prompt(tables, "code-02")
     text = capsys.readouterr().out
     assert is_plain_and_narrow(text)
@@ -148,12 +146,12 @@ def test_one_prompt_is_shown_whole(capsys):
 
 def test_what_the_template_did_is_told(capsys):
     for prompt_id, is_told in (("ambiguous-01", False), ("ambiguous-02", True)):
-        terminal.show_prompt(make_tables(PLAN), prompt_id)
+        terminal.show_prompt(make_tables(SMALL), prompt_id)
         assert ("the template adds a system text" in capsys.readouterr().out) == is_told
 
 
 def test_an_anomalous_sink_is_listed(capsys):
-    tables = make_tables(PLAN)
+    tables = make_tables(SMALL)
     tokens = tables["prefill_tokens"]
     row = tokens.index[(tokens["prompt_id"] == "code-01") & ~tokens["is_structural"].to_numpy(dtype=bool)][3]
     tokens.loc[row, ["z_score", "is_sink", "token"]] = [9.5, True, "[bold]oddity"]
@@ -166,13 +164,13 @@ def test_an_anomalous_sink_is_listed(capsys):
 
 @pytest.mark.parametrize("kept", [("prefill",), ("decode",), ("spec",)])
 def test_a_prompt_is_shown_as_far_as_it_was_measured(capsys, kept):
-    terminal.show_prompt({n: f for n, f in make_tables(PLAN).items() if n.startswith(kept)}, "code-01")
+    terminal.show_prompt({n: f for n, f in make_tables(SMALL).items() if n.startswith(kept)}, "code-01")
     assert "code-01 (code)" in capsys.readouterr().out
 
 
 def test_an_unknown_prompt_is_one_line_with_near_ids():
     with pytest.raises(UserError, match=r"code-7.* 15 .*code-0") as error:
-        terminal.show_prompt(make_tables(PLAN), "code-7")
+        terminal.show_prompt(make_tables(SMALL), "code-7")
     assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="no prompts"):
         terminal.show_prompt({}, "code-7")

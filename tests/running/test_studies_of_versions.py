@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +14,7 @@ from tiny_study import PROMPTS, configuration, tiny_pair
 
 from specstudy import open_run
 from specstudy.errors import UserError
+from specstudy.models.load import Pair
 from specstudy.records import STAGE_TABLES, TIMING_COLUMNS
 from specstudy.running import workflow
 from specstudy.running.answer import answer
@@ -49,15 +52,33 @@ def studied(directory: Path, *given: str, answered: bool = False) -> Run:
     return open_run(directory / "latest")
 
 
+@pytest.fixture(scope="module")
+def answered_study(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """A study of each set of versions, measured and answered once."""
+
+    @cache
+    def study(versions: str) -> Run:
+        directory = tmp_path_factory.mktemp(versions)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(workflow, "find_models", lambda config: lambda: pair)
+            return studied(
+                directory, f"prompts.versions={versions}", contexts(directory), "prompts.doses=1", answered=True
+            )
+
+    return study
+
+
 def untimed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns=[name for name in frame if name in TIMING_COLUMNS]).reset_index(drop=True)
 
 
 @pytest.mark.parametrize(
-    ("versions", "n_versions", "n_prefilled"), [("poisoned", 16, 16), ("hidden", 7, 1), ("temperatures", 5, 1)]
+    ("versions", "n_versions", "n_prefilled"), [("poisoned", 9, 9), ("hidden", 7, 1), ("temperatures", 5, 1)]
 )
-def test_a_study_of_versions(versions: str, n_versions: int, n_prefilled: int, tmp_path: Path) -> None:
-    run = studied(tmp_path, f"prompts.versions={versions}", contexts(tmp_path), answered=True)
+def test_a_study_of_versions(
+    versions: str, n_versions: int, n_prefilled: int, answered_study: Callable[[str], Run]
+) -> None:
+    run = answered_study(versions)
     told = run.prompt_versions
     assert len(told) == n_versions * len(NAMES)
     assert set(told["original_id"]) == set(NAMES)
@@ -77,9 +98,11 @@ def test_a_study_of_versions(versions: str, n_versions: int, n_prefilled: int, t
 
 
 @pytest.mark.parametrize("versions", ["hidden", "temperatures"])
-def test_the_unaltered_version_is_the_ordinary_study_to_the_bit(versions: str, tmp_path: Path) -> None:
-    run = studied(tmp_path / "versions", f"prompts.versions={versions}")
-    plain = studied(tmp_path / "plain")
+def test_the_unaltered_version_is_the_ordinary_study_to_the_bit(
+    versions: str, tmp_path: Path, answered_study: Callable[[str], Run]
+) -> None:
+    run = answered_study(versions)
+    plain = studied(tmp_path)
     for stage in STAGES:
         for table in STAGE_TABLES[stage.name]:
             frame = untimed(run.table(table))

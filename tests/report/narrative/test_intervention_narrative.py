@@ -6,19 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from analysed import analysed
 from markupsafe import escape
-from synthetic import Plan, make_tables
-from synthetic_versions import Shift, version_tables
 
-from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.study import analyze
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.records import LinkVerdict
 from specstudy.report import html
 from specstudy.report.narrative.interventions import KINDS, link_sentence
 
-FAST = AnalysisSettings(bootstrap_samples=100)
-PLAN = Plan(n_per_category=3, n_answer_tokens=12)
 ROW = LinkVerdict(
     link="attention to entropy",
     kind="irrelevant",
@@ -67,10 +62,8 @@ def test_every_reading_has_its_numbers(changes: dict[str, object], parts: list[s
 
 @pytest.mark.parametrize("which", ["poisoned", "hidden", "temperatures"])
 def test_the_chapter_says_what_moved_and_names_every_kind(which: str, tmp_path: Path) -> None:
-    shifts = {"irrelevant": Shift(health=-1, entropy_bits=1), "hidden_first": Shift(entropy_bits=1)}
-    tables = version_tables(which, shifts, PLAN)
+    result, tables = analysed(versions=which)
     assert set(tables["prompt_versions"]["kind"]) <= set(KINDS)
-    result = analyze(tables, FAST)
     html.render(result, unaltered_only(tables), {}, tmp_path, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     chapter = page[page.index('<section id="interventions"') :]
@@ -84,6 +77,5 @@ def test_the_chapter_says_what_moved_and_names_every_kind(which: str, tmp_path: 
 
 
 def test_an_ordinary_study_has_no_such_chapter(tmp_path: Path) -> None:
-    tables = make_tables(PLAN)
-    html.render(analyze(tables, FAST), tables, {}, tmp_path, tmp_path / "report.html")
+    html.render(*analysed(), {}, tmp_path, tmp_path / "report.html")
     assert 'id="interventions"' not in (tmp_path / "report.html").read_text(encoding="utf-8")
