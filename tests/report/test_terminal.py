@@ -83,8 +83,8 @@ def test_speed_is_said_plainly(capsys, speedup, words):
 
 
 def test_a_quiet_machine_needs_no_word_and_a_busy_one_is_named(capsys):
-    assert "busy" not in summary_of(make_tables(PLAN), capsys)
-    text = summary_of(make_tables(replace(PLAN, load_average=3.2)), capsys)
+    assert "busy" not in summary_of(make_tables(SMALL), capsys)
+    text = summary_of(make_tables(replace(SMALL, load_average=3.2)), capsys)
     assert is_plain_and_narrow(text)
     words = " ".join(text.split())
     assert "The machine was busy" in words
@@ -92,7 +92,7 @@ def test_a_quiet_machine_needs_no_word_and_a_busy_one_is_named(capsys):
 
 
 def test_timings_of_another_hour_are_told_apart(capsys):
-    tables = make_tables(replace(PLAN, gammas=(2, 4)))
+    tables = make_tables(replace(SMALL, gammas=(2, 4)))
     runs = tables["spec_runs"]
     later = (runs["gamma"] == 2).to_numpy()
     runs.loc[later, "measured_at"] = runs.loc[later, "measured_at"].str.replace("T12", "T15")
