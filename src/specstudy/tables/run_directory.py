@@ -22,10 +22,9 @@ import yaml
 from filelock import FileLock, Timeout
 
 from specstudy.errors import UserError
-from specstudy.records import STAGE_TABLES, TABLES
+from specstudy.records import KEY_COLUMNS, STAGE_TABLES, TABLES
 from specstudy.tables.files import atomic_file, cannot_write, remove_abandoned, temporary_path, write_atomically
 from specstudy.tables.schema import (
-    KEY_COLUMNS,
     InvalidRecordError,
     check_unique,
     schema_of,
