@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from specstudy.config import StudyConfig
 from specstudy.prompts import RenderedPrompt
+from specstudy.records import ErrorRow
 from specstudy.running.progress import Progress
 from specstudy.running.ray_pool import ray_executor
 from specstudy.running.stage import Stage, shared_parts
-from specstudy.running.tasks import Execute, Failure, Task, measure_task, tasks_of
+from specstudy.running.tasks import Execute, Task, measure_task, tasks_of
 from specstudy.tables import manifest
 from specstudy.tables.environment import load_average
 from specstudy.tables.run_directory import consolidate
@@ -48,12 +49,12 @@ def run_stage(
     store: Store,
     execute: Execute,
     progress: Progress,
-) -> list[Failure]:
+) -> list[ErrorRow]:
     """Measure what the store does not have, and publish the stage's tables."""
     started_s = time.monotonic()
     shared = shared_parts(stage, config, pair)
     tasks = tasks_of(stage, config, shared, prompts)
-    failed: dict[str, Failure] = {}
+    failed: dict[str, ErrorRow] = {}
     with progress.stage(stage.name, len(tasks)) as advance:
         missing = []
         for task in tasks:

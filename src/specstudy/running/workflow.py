@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,14 @@ from specstudy.prompts import (
     use_template,
 )
 from specstudy.prompts.poisoned import check_contexts, read_contexts
+from specstudy.prompts.prompt import Version
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
-from specstudy.records import PromptVersion
+from specstudy.records import ErrorRow, PromptVersion
 from specstudy.running.description import describe_run
 from specstudy.running.execution import executor, run_stage
 from specstudy.running.progress import Progress
 from specstudy.running.stage import Stage, shared_parts
-from specstudy.running.tasks import Failure, is_of_the_prompt
+from specstudy.running.tasks import failure, is_of_the_prompt
 from specstudy.tables import manifest
 from specstudy.tables.run_directory import publish_table, read_table, run_directory, run_path, table_path
 from specstudy.tables.schema import to_records, to_table
@@ -82,7 +83,7 @@ def run(
         config=without_result_neutral_settings(config),
     ) as run_dir:
         manifest.start(run_dir)
-        failures: list[Failure] = []
+        failures: list[ErrorRow] = []
         if load:
             failures = _measure_stages(config, stages, prompts, load(), run_dir, open_store(config), before)
         if after:
@@ -187,7 +188,7 @@ def _measure_stages(
     run_dir: Path,
     store: Store,
     before: Callable[[Path], None] | None,
-) -> list[Failure]:
+) -> list[ErrorRow]:
     from specstudy.measure.finite import refuse_unless_finite
 
     refuse_unless_finite(pair)
@@ -214,7 +215,7 @@ def _measure_stages(
     return failures
 
 
-def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple[list[RenderedPrompt], list[Failure]]:
+def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple[list[RenderedPrompt], list[ErrorRow]]:
     rendered, failures = [], []
     alike: dict[Position, Position] = {}  # very many prompts have few positions that differ
     longest = pair.context_length
@@ -232,7 +233,7 @@ def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple
             positions = tuple(alike.setdefault(position, position) for position in shown.positions)
             rendered.append(replace(shown, positions=positions))
         except ValueError as error:
-            failures.append(Failure.of("render", prompt.prompt_id, error))
+            failures.append(failure("render", prompt.prompt_id, error))
     return rendered, failures
 
 
@@ -269,30 +270,24 @@ def _check(
 def _publish_versions(run_dir: Path, prompts: Sequence[Prompt]) -> None:
     """The `prompt_versions` table, empty where prompts have none."""
     rows: list[object] = [
-        PromptVersion(
-            prompt_id=prompt.prompt_id,
-            category=prompt.category,
-            original_id=prompt.version.original_id,
-            kind=prompt.version.kind,
-            dose=prompt.version.dose,
-            control_id=prompt.version.control_id,
-            hidden=prompt.version.hidden,
-            hidden_from_both=prompt.version.hidden_from_both if prompt.version.hidden else None,
-            temperature=prompt.version.temperature,
-            draft_temperature=prompt.version.draft_temperature,
-        )
+        PromptVersion(prompt_id=prompt.prompt_id, category=prompt.category, **_told_of(prompt.version))
         for prompt in prompts
         if prompt.version
     ]
     publish_table(run_dir, "prompt_versions", to_table("prompt_versions", rows))
 
 
-def _publish_errors(run_dir: Path, failures: Sequence[Failure], stages: set[str]) -> None:
+def _told_of(version: Version) -> dict[str, Any]:
+    """A version's own columns."""
+    return asdict(version) | ({} if version.hidden else {"hidden_from_both": None})
+
+
+def _publish_errors(run_dir: Path, failures: Sequence[ErrorRow], stages: set[str]) -> None:
     """The `errors` table: failures of the stages that ran now, and what other stages left there before."""
     rows: list[object] = []
     if table_path(run_dir, "errors").exists():
         rows += [r for r in to_records("errors", read_table(run_dir, "errors")) if r.stage not in stages | {"render"}]
-    rows += {(f.stage, f.prompt_id): f.row() for f in failures}.values()
+    rows += {(f.stage, f.prompt_id): f for f in failures}.values()
     publish_table(run_dir, "errors", to_table("errors", rows))
 
 
@@ -308,7 +303,7 @@ def _report_failed_checks(run_dir: Path) -> int:
     return 1 if failed else 0
 
 
-def _report_failures(failures: Sequence[Failure], run_dir: Path) -> int:
+def _report_failures(failures: Sequence[ErrorRow], run_dir: Path) -> int:
     if not failures:
         return 0
     first = failures[0]
