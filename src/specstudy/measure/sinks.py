@@ -102,7 +102,7 @@ def measure_prefill(
     content = np.array([not p.is_structural for p in rendered.positions])
     z_all = formulas.robust_z_scores(attention.per_visible_query, content)
     z_window = _window_z(attention, content)
-    keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category}
+    keys = rendered.keys
     return {
         "prefill_tokens": _tokens(keys, tokenizer, rendered, attention, z_all, z_window),
         "prefill_heads": _heads(keys, sums, attention, content),

@@ -40,6 +40,18 @@ class SpeculationSettings:
         """Whether a draft always holds gamma tokens where so many are left, as the speed-up formulas assume."""
         return self.stop == "none" and self.proposer != "prompt_lookup"
 
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What every row about a generation with these settings tells of them."""
+        return {
+            "proposer": self.proposer,
+            "stop": self.stop,
+            "stop_threshold": self.stop_threshold,
+            "temperature": self.generation.warp.temperature,
+            "top_p": self.generation.warp.top_p,
+            "gamma": self.gamma,
+        }
+
 
 def measure_speculation(
     pair: Pair,
@@ -59,17 +71,7 @@ def measure_speculation(
     proposer = make_proposer(pair, settings)
     loop = SpeculativeLoop(pair.verifier, proposer, rendered.token_ids, settings.generation, settings.gamma, rng)
     generation = loop.run()
-    keys = {
-        "prompt_id": rendered.prompt.prompt_id,
-        "category": rendered.prompt.category,
-        "proposer": settings.proposer,
-        "stop": settings.stop,
-        "stop_threshold": settings.stop_threshold,
-        "temperature": settings.generation.warp.temperature,
-        "top_p": settings.generation.warp.top_p,
-        "gamma": settings.gamma,
-        "repetition": repetition,
-    }
+    keys = {**rendered.keys, **settings.keys, "repetition": repetition}
     most_bits = float(np.log2(pair.verifier.n_emittable))
     return {
         "spec_tokens": [
