@@ -21,7 +21,7 @@ from transformers import (
 
 from specstudy.measure.proposers import Proposal
 from specstudy.measure.sampling import Warp
-from specstudy.models.attention import use_grouped_attention
+from specstudy.models.attention_functions import use_grouped_attention
 from specstudy.models.load import LanguageModel, dimensions_of
 
 VOCABULARY = 61

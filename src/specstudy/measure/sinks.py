@@ -13,7 +13,9 @@ from specstudy.errors import UserError
 from specstudy.formulas import ZScores
 from specstudy.measure.finite import not_finite_error
 from specstudy.models import device as devices
-from specstudy.models.attention import AttentionSums, calls_attention_functions, reduced_attention
+from specstudy.models.attention import reduced_attention
+from specstudy.models.attention_functions import calls_attention_functions
+from specstudy.models.attention_sums import AttentionSums
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
 from specstudy.models.tokens import token_text

@@ -21,7 +21,7 @@ from transformers import (
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow, upcycled
-from specstudy.models.attention import use_grouped_attention
+from specstudy.models.attention_functions import use_grouped_attention
 from specstudy.models.checkpoint import refuse_unless_whole
 from specstudy.models.context import context_length
 from specstudy.models.device import device_memory, is_out_of_memory, multiplies_packed_weights, out_of_memory_line
