@@ -11,7 +11,7 @@ import numpy as np
 from specstudy import formulas
 from specstudy.measure.decode import Generation, GenerationSettings, generate
 from specstudy.measure.prompt_lookup import PromptLookup
-from specstudy.measure.proposers import AdaptiveStop, AtTemperature, ModelProposer, Proposer, bound_stop, entropy_stop
+from specstudy.measure.proposers import AdaptiveStop, ModelProposer, Proposer, bound_stop, entropy_stop
 from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
 from specstudy.measure.timing import Costs, Theory, measured_costs, theory
 from specstudy.models.early_exit import first_layers
@@ -86,12 +86,6 @@ def measure_speculation(
 
 def make_proposer(pair: Pair, settings: SpeculationSettings) -> Proposer:
     """Who drafts, by its name in the settings."""
-    proposer = _proposer(pair, settings)
-    temperature = settings.generation.draft_temperature
-    return proposer if temperature is None else AtTemperature(proposer, temperature)
-
-
-def _proposer(pair: Pair, settings: SpeculationSettings) -> Proposer:
     if settings.proposer == "prompt_lookup":
         return PromptLookup(pair.verifier.vocabulary, settings.lookup_tokens)
     model = first_layers(pair.verifier, settings.exit_layers) if settings.proposer == "early_exit" else pair.draft
