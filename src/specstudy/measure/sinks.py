@@ -157,23 +157,18 @@ def _tokens(
 def _heads(keys: dict[str, str], sums: AttentionSums, attention: Received, content: NDArray[np.bool_]) -> list[object]:
     first = sums.column_sums[:, :, 0].double().numpy() / attention.per_head.shape[-1]
     positions = np.flatnonzero(content)
-    records: list[object] = []
-    for layer in range(first.shape[0]):
-        for head in range(first.shape[1]):
-            best = None
-            if len(positions):
-                best = int(positions[attention.per_head[layer, head, positions].argmax()])
-            records.append(
-                PrefillHead(
-                    **keys,
-                    layer=layer,
-                    head=head,
-                    first_token_attention=float(first[layer, head]),
-                    max_content_attention=None if best is None else float(attention.per_head[layer, head, best]),
-                    max_content_position=best,
-                )
-            )
-    return records
+    best = positions[attention.per_head[..., positions].argmax(-1)] if len(positions) else None
+    return [
+        PrefillHead(
+            **keys,
+            layer=layer,
+            head=head,
+            first_token_attention=float(first[layer, head]),
+            max_content_attention=None if best is None else float(attention.per_head[layer, head, best[layer, head]]),
+            max_content_position=None if best is None else int(best[layer, head]),
+        )
+        for layer, head in np.ndindex(first.shape)
+    ]
 
 
 def _prompt(

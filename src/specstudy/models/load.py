@@ -34,17 +34,6 @@ from specstudy.models.sources import ModelSource, existing_path, find_source, tr
 from specstudy.models.stored import least_weight_bytes
 from specstudy.models.unrunnable import ADAPTER_CONFIG, refuse_unless_runnable
 
-__all__ = [
-    "LanguageModel",
-    "Pair",
-    "PairSources",
-    "dimensions_of",
-    "find_pair",
-    "load_found_pair",
-    "load_model",
-    "load_pair",
-]
-
 
 @dataclass(frozen=True)
 class LanguageModel:

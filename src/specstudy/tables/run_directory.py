@@ -125,7 +125,8 @@ def publish_table(run_dir: Path, name: str, rows: pa.Table) -> None:
     cannot be written; the earlier table then stays.
     """
     _check(name, rows)
-    _write(run_dir, name, rows)
+    with atomic_file(table_path(run_dir, name)) as file:
+        pq.write_table(with_declared_schema(name, rows), file, compression="zstd", write_page_checksum=True)
 
 
 def consolidate(run_dir: Path, stage: str, results: Iterable[Mapping[str, pa.Table]]) -> None:
@@ -167,11 +168,6 @@ def read_table(run_dir: Path, name: str) -> pa.Table:
 def _check(name: str, rows: pa.Table) -> None:
     validate(name, rows)
     check_unique(name, rows)
-
-
-def _write(run_dir: Path, name: str, rows: pa.Table) -> None:
-    with atomic_file(table_path(run_dir, name)) as file:
-        pq.write_table(with_declared_schema(name, rows), file, compression="zstd", write_page_checksum=True)
 
 
 @dataclass
