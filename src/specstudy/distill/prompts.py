@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 
 import yaml
@@ -71,6 +72,9 @@ class _Composer:
         return filler
 
 
+Make = Callable[[_Composer], str]
+
+
 def distillation_prompts(n: int, seed: int) -> list[DistillPrompt]:
     """Return ``n`` distinct prompts, the categories in turn; a smaller ``n`` gives a prefix of the list."""
     if not 0 <= n <= MAXIMUM_PROMPTS:
@@ -106,11 +110,11 @@ def _either_order(composer: _Composer, request: str, body: str) -> str:
     return "\n\n".join(parts)
 
 
-def _sentences(composer: _Composer, openings: Sequence[str], patterns: Sequence[str], low: int, high: int) -> list[str]:
+def _sentences(composer: _Composer, openings: str, others: str, low: int, high: int) -> list[str]:
     """Return an opening and then sentences in random order until a drawn number of words is reached."""
     target = composer.rng.randint(low, high)
-    filled = [composer.choice(openings)]
-    for pattern in composer.rng.sample(patterns, len(patterns)):
+    filled = [composer.choice(_PATTERNS[openings])]
+    for pattern in composer.rng.sample(_PATTERNS[others], len(_PATTERNS[others])):
         if sum(len(sentence.split()) for sentence in filled) >= target:
             break
         filled.append(composer.fill(pattern))
@@ -127,77 +131,50 @@ def _passage(composer: _Composer, patterns: Sequence[str], low: int, high: int) 
     return " ".join(sentence for sentence in filled if sentence)
 
 
-def _short(patterns: Sequence[str]) -> Callable[[_Composer], str]:
-    """Return a maker that fills one complete pattern."""
-    return lambda composer: composer.choice(patterns)
+def _pattern(name: str) -> Make:
+    """Fills one complete pattern."""
+    return lambda composer: composer.choice(_PATTERNS[name])
 
 
-def _passage_task(low: int, high: int) -> Callable[[_Composer], str]:
-    """Return a maker of requests about a passage."""
-
-    def make(composer: _Composer) -> str:
-        genre = composer.rng.choice(sorted(_PASSAGES))
-        passage = _passage(composer, _PASSAGES[genre], low, high)
-        request = composer.fill(composer.rng.choice(_PATTERNS["passage_requests"]).replace("{genre}", genre))
-        return _either_order(composer, request, passage)
-
-    return make
+def _either(share: float, first: Make, second: Make) -> Make:
+    """The first in this share of the prompts, else the second."""
+    return lambda composer: (first if composer.rng.random() < share else second)(composer)
 
 
-def _product_rows(composer: _Composer, rows: int) -> str:
-    """Return a product table with bars between the columns."""
-    lines = ["product | colour | price in euros | in stock | sold last month | rating"]
-    for device in composer.rng.sample(_FILLERS["device"], rows):
-        numbers = composer.fill("{colour} | {n:9-240} | {n:0-80} | {n:2-150} | {n:1-4}.{n:0-9}")
-        lines.append(f"{device} | {numbers}")
-    return "\n".join(lines)
+def _passage_task(composer: _Composer, low: int, high: int) -> str:
+    """Return a request about a passage."""
+    genre = composer.rng.choice(sorted(_PASSAGES))
+    passage = _passage(composer, _PASSAGES[genre], low, high)
+    request = composer.fill(composer.rng.choice(_PATTERNS["passage_requests"]).replace("{genre}", genre))
+    return _either_order(composer, request, passage)
 
 
 def _product_task(composer: _Composer) -> str:
     """Return a request about a product table and a passage that belongs to a shop."""
     request = composer.choice(_PATTERNS["table_requests"])
     notes = _passage(composer, _PATTERNS["table_notes"], 40, 120)
-    return f"{request}\n\n{_product_rows(composer, composer.rng.randint(7, 12))}\n\n{notes}"
+    lines = ["product | colour | price in euros | in stock | sold last month | rating"]
+    for device in composer.rng.sample(_FILLERS["device"], composer.rng.randint(7, 12)):
+        numbers = composer.fill("{colour} | {n:9-240} | {n:0-80} | {n:2-150} | {n:1-4}.{n:0-9}")
+        lines.append(f"{device} | {numbers}")
+    return "\n\n".join([request, "\n".join(lines), notes])
 
 
-def _factual_long(composer: _Composer) -> str:
-    return _product_task(composer) if composer.rng.random() < 0.2 else _passage_task(170, 290)(composer)
+def _story_task(composer: _Composer, low: int, high: int) -> str:
+    """Return a request about the opening of a story."""
+    opening = _sentences(composer, "story_openings", "story", low, high)
+    return _either_order(composer, composer.choice(_PATTERNS["story_requests"]), " ".join(opening))
 
 
-def _factual_medium(composer: _Composer) -> str:
-    return _passage_task(50, 105)(composer)
-
-
-def _story_task(low: int, high: int) -> Callable[[_Composer], str]:
-    """Return a maker of requests about the opening of a story."""
-
-    def make(composer: _Composer) -> str:
-        opening = " ".join(_sentences(composer, _PATTERNS["story_openings"], _PATTERNS["story"], low, high))
-        return _either_order(composer, composer.choice(_PATTERNS["story_requests"]), opening)
-
-    return make
-
-
-def _creative_medium(composer: _Composer) -> str:
-    if composer.rng.random() < 0.4:
-        return composer.choice(_PATTERNS["creative_medium"])
-    return _story_task(50, 100)(composer)
-
-
-def _listing_task(count: int) -> Callable[[_Composer], str]:
-    """Return a maker of requests about one or more code listings."""
-
-    def make(composer: _Composer) -> str:
-        listings = []
-        for skeleton in composer.rng.sample(_PATTERNS["listings"], count):
-            # Every listing of a prompt gets names of its own.
-            listings.append(f"```\n{_Composer(composer.rng).fill(skeleton)}\n```")
-        request = composer.choice(_PATTERNS["code_requests"])
-        if count > 1:
-            request = composer.choice(_PATTERNS["code_part_introductions"]) + " For each of them: " + request
-        return _either_order(composer, request, "\n\n".join(listings))
-
-    return make
+def _listing_task(composer: _Composer, count: int) -> str:
+    """Return a request about one or more code listings."""
+    # Every listing of a prompt gets names of its own.
+    skeletons = composer.rng.sample(_PATTERNS["listings"], count)
+    listings = [f"```\n{_Composer(composer.rng).fill(skeleton)}\n```" for skeleton in skeletons]
+    request = composer.choice(_PATTERNS["code_requests"])
+    if count > 1:
+        request = composer.choice(_PATTERNS["code_part_introductions"]) + " For each of them: " + request
+    return _either_order(composer, request, "\n\n".join(listings))
 
 
 def _data_task(composer: _Composer) -> str:
@@ -213,17 +190,9 @@ def _data_task(composer: _Composer) -> str:
     return _either_order(composer, request, "\n".join(lines))
 
 
-def _code_medium(composer: _Composer) -> str:
-    return composer.choice(_PATTERNS["code_medium"]) if composer.rng.random() < 0.4 else _listing_task(1)(composer)
-
-
-def _code_long(composer: _Composer) -> str:
-    return _data_task(composer) if composer.rng.random() < 0.3 else _listing_task(3)(composer)
-
-
 def _math_long(composer: _Composer) -> str:
     """Return a problem in several parts about a table of numbers."""
-    story = " ".join(_sentences(composer, _PATTERNS["math_openings"], _PATTERNS["math_story"], 80, 150))
+    story = " ".join(_sentences(composer, "math_openings", "math_story", 80, 150))
     lines = ["month | customers | income in euros | costs in euros | hours worked"]
     for month in _FILLERS["month"][: composer.rng.randint(5, 12)]:
         lines.append(composer.fill(f"{month} | {{n:40-900}} | {{n:900-9000}} | {{n:500-7000}} | {{n:60-480}}"))
@@ -236,39 +205,33 @@ def _math_long(composer: _Composer) -> str:
 def _thread(composer: _Composer, low: int, high: int) -> str:
     """Return a thread of short messages between two people."""
     speakers = [composer.fill("{person8}"), composer.fill("{person9}")]
-    messages = _sentences(composer, _PATTERNS["message_openings"], _PATTERNS["messages"], low, high)
+    messages = _sentences(composer, "message_openings", "messages", low, high)
     return "\n".join(f"{composer.rng.choice(speakers)}: {message}" for message in messages)
 
 
-def _ambiguous_task(low: int, high: int) -> Callable[[_Composer], str]:
-    """Return a maker of open requests about a situation or a thread of messages."""
-
-    def make(composer: _Composer) -> str:
-        if composer.rng.random() < 0.45:
-            body = _thread(composer, low, high)
-        else:
-            body = " ".join(
-                _sentences(composer, _PATTERNS["ambiguous_openings"], _PATTERNS["ambiguous_context"], low, high)
-            )
-        return _either_order(composer, composer.choice(_PATTERNS["ambiguous_requests"]), body)
-
-    return make
+def _ambiguous_task(composer: _Composer, low: int, high: int) -> str:
+    """Return an open request about a situation or a thread of messages."""
+    if composer.rng.random() < 0.45:
+        body = _thread(composer, low, high)
+    else:
+        body = " ".join(_sentences(composer, "ambiguous_openings", "ambiguous_context", low, high))
+    return _either_order(composer, composer.choice(_PATTERNS["ambiguous_requests"]), body)
 
 
-_MAKERS: dict[tuple[str, str], Callable[[_Composer], str]] = {
-    ("factual", "short"): _short(_PATTERNS["factual_short"]),
-    ("factual", "medium"): _factual_medium,
-    ("factual", "long"): _factual_long,
-    ("creative", "short"): _short(_PATTERNS["creative_short"]),
-    ("creative", "medium"): _creative_medium,
-    ("creative", "long"): _story_task(165, 260),
-    ("code", "short"): _short(_PATTERNS["code_short"]),
-    ("code", "medium"): _code_medium,
-    ("code", "long"): _code_long,
-    ("math", "short"): _short(_PATTERNS["math_short"]),
-    ("math", "medium"): _short(_PATTERNS["math_medium"]),
+_MAKERS: dict[tuple[str, str], Make] = {
+    ("factual", "short"): _pattern("factual_short"),
+    ("factual", "medium"): partial(_passage_task, low=50, high=105),
+    ("factual", "long"): _either(0.2, _product_task, partial(_passage_task, low=170, high=290)),
+    ("creative", "short"): _pattern("creative_short"),
+    ("creative", "medium"): _either(0.4, _pattern("creative_medium"), partial(_story_task, low=50, high=100)),
+    ("creative", "long"): partial(_story_task, low=165, high=260),
+    ("code", "short"): _pattern("code_short"),
+    ("code", "medium"): _either(0.4, _pattern("code_medium"), partial(_listing_task, count=1)),
+    ("code", "long"): _either(0.3, _data_task, partial(_listing_task, count=3)),
+    ("math", "short"): _pattern("math_short"),
+    ("math", "medium"): _pattern("math_medium"),
     ("math", "long"): _math_long,
-    ("ambiguous", "short"): _short(_PATTERNS["ambiguous_short"]),
-    ("ambiguous", "medium"): _ambiguous_task(50, 105),
-    ("ambiguous", "long"): _ambiguous_task(165, 270),
+    ("ambiguous", "short"): _pattern("ambiguous_short"),
+    ("ambiguous", "medium"): partial(_ambiguous_task, low=50, high=105),
+    ("ambiguous", "long"): partial(_ambiguous_task, low=165, high=270),
 }
