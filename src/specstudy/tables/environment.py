@@ -68,7 +68,7 @@ def load_average() -> list[float] | None:
     """Processes wanting the CPU, mean over 1, 5 and 15 minutes; None where the system does not say."""
     try:
         return [round(value, 2) for value in os.getloadavg()]
-    except (AttributeError, OSError):
+    except OSError:
         return None
 
 

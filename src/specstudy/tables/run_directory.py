@@ -89,7 +89,7 @@ def point_latest(run_dir: Path) -> None:
     try:
         temporary.symlink_to(run_dir.name, target_is_directory=True)
         os.replace(temporary, latest)
-    except (OSError, NotImplementedError):  # Windows without the right to link, some network drives
+    except OSError:  # some network drives
         temporary.unlink(missing_ok=True)
         write_atomically(latest, f"{run_dir.name}\n".encode())
 
