@@ -109,7 +109,8 @@ def _multirun(stage: Stage, prepared: Sequence[str], n_points: int, sweep_dir: P
                 raise UserError(f"the point {words} failed")
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hands errors through to us instead of printing them
-    place = [] if any(word.startswith("hydra.sweep.dir=") for word in prepared) else [_sweep_dir_word(sweep_dir)]
+    quoted = overrides.quoted(str(sweep_dir))
+    place = [] if any(word.startswith("hydra.sweep.dir=") for word in prepared) else [f"hydra.sweep.dir={quoted}"]
     sys.argv = [sys.argv[0], "--multirun", *prepared, *place]
     run_all = hydra.main(config_path=str(overrides.CONFIG_DIR), config_name=overrides.CONFIG_NAME, version_base="1.3")
     try:
@@ -128,10 +129,6 @@ def _status_of_point(stage: Stage, composed: DictConfig) -> int:
             return 2
         traceback.print_exc()  # a bug in one point is shown in full, and the other points go on
         return 1
-
-
-def _sweep_dir_word(sweep_dir: Path) -> str:
-    return f"hydra.sweep.dir={overrides.quoted(str(sweep_dir))}"
 
 
 def _exit_code(run: Callable[[], int]) -> int:
