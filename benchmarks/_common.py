@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from _processes import figure as figure
 
 from specstudy.config import ModelsConfig, local_path
 from specstudy.measure.decode import GenerationSettings, generate
@@ -115,8 +116,3 @@ def seconds(work: Callable[[], object]) -> float:
     with torch.inference_mode():
         work()
     return now_s(device) - before_s
-
-
-def figure(name: str, value: float) -> None:
-    """One result."""
-    print(f"figure {name} {value:.3f}", flush=True)

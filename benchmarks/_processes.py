@@ -1,14 +1,21 @@
-"""Figures of several sizes, each measured by a process of its own, so that one's memory is not another's."""
+"""Figures, and such of several sizes, each measured by a process of its own, so that one's memory is not another's."""
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 
 
 def figure(name: str, value: float) -> None:
     """One result."""
-    print(f"figure {name} {value:.2f}", flush=True)
+    print(f"figure {name} {value:.3f}", flush=True)
+
+
+def peak_mib() -> float:
+    """Most memory that this process has had so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def measured(script: str, option: str, n: int) -> dict[str, float]:

@@ -9,7 +9,6 @@ The tables are those of the tests' synthetic study, written as a run directory i
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _processes import figure, peak_mib
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from synthetic import CATEGORIES, Plan, make_tables  # type: ignore[import-not-found]  # tests/ is on the path at run time only
@@ -47,8 +47,8 @@ def measure(directory: Path) -> None:
     from specstudy.running.answer import answer
 
     answer(directory, StudyConfig())
-    print(f"figure analysis_2m_rows_s {time.perf_counter() - begun_s:.1f}")
-    print(f"figure analysis_2m_rows_peak_gib {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f}")
+    figure("analysis_2m_rows_s", time.perf_counter() - begun_s)
+    figure("analysis_2m_rows_peak_gib", peak_mib() / 1024)
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ one among the fewest, 1 where time is linear; `consolidate_peak_growth` is the r
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pyarrow as pa
-from _processes import figure, measured
+from _processes import figure, measured, peak_mib
 
 from specstudy.records import STAGE_TABLES, TABLES
 from specstudy.tables.run import open_run
@@ -69,11 +68,6 @@ def results(n: int) -> Iterator[dict[str, pa.Table]]:
         }
 
 
-def peak_mebibytes() -> float:
-    """Most memory that this process has had so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def store_round_trip_s(directory: Path, n: int = 200) -> tuple[float, float]:
     """Seconds to write a result to the store (synced), and to read it."""
     store, records = Store(directory / "store"), made_records()
@@ -123,7 +117,7 @@ def measure(n: int) -> None:
     """Print what n results cost."""
     with tempfile.TemporaryDirectory() as place:
         figure(f"consolidate_{n}_s", consolidation_s(Path(place), n))
-        figure(f"consolidate_{n}_peak_mib", peak_mebibytes())
+        figure(f"consolidate_{n}_peak_mib", peak_mib())
         figure(f"read_{n}_s", reading_s(Path(place)))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from _common import as_transformers_runs_it, embedded_pair, figure, generated_by_transformers, prompt_ids, replaced
+from _processes import peak_mib
 from torch import Tensor
 from transformers import StoppingCriteria
 
@@ -31,7 +32,7 @@ def held_mib() -> float:
     statm = Path("/proc/self/statm")
     if statm.exists():
         return float(statm.read_text().split()[1]) * resource.getpagesize() / MIB
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / MIB
+    return peak_mib()
 
 
 def cache_mib(cached: CachedModel) -> float:

@@ -8,13 +8,12 @@ one among the fewest, 1 where time is linear; `kib_a_prompt` is how much more me
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from _processes import figure, measured
+from _processes import figure, measured, peak_mib
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -44,7 +43,7 @@ def measure(n: int) -> None:
             begun_s = time.perf_counter()
             assert workflow.run(config, [PREFILL]) == 0
             figure(f"{name}_{n}_ms_a_prompt", 1000 * (time.perf_counter() - begun_s) / n)
-            figure(f"{name}_{n}_peak_mib", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+            figure(f"{name}_{n}_peak_mib", peak_mib())
 
 
 def main() -> None:

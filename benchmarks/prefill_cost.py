@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import torch
 from _common import embedded_pair, figure, median_ratio, seconds
+from _processes import peak_mib
 
 from specstudy.measure.sinks import prefill_sums
 from specstudy.models.load import LanguageModel
@@ -39,12 +39,6 @@ def measured_s(model: LanguageModel, ids: list[int]) -> float:
 
 
 SIDES = {"plain": plain_s, "measured": measured_s}
-
-
-def peak_mib() -> float:
-    """Peak resident memory of this process."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def alone(side: str, n_tokens: int) -> tuple[float, float]:

@@ -21,8 +21,9 @@ from transformers import (
 
 from specstudy.measure.proposers import Proposal
 from specstudy.measure.sampling import Warp
-from specstudy.models.attention import use_grouped_attention
-from specstudy.models.load import LanguageModel, dimensions_of
+from specstudy.models.attention_functions import use_grouped_attention
+from specstudy.models.dimensions import dimensions_of
+from specstudy.models.load import LanguageModel
 
 VOCABULARY = 61
 _COMMON: dict[str, Any] = {

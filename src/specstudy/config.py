@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 from specstudy.condition import STUDY_CONDITION, Condition
 from specstudy.errors import UserError, no_such
@@ -222,16 +222,9 @@ class StudyConfig(Section):
 
 
 SECTIONS: dict[str, type[Section]] = {
-    section.NAME: section
-    for section in (
-        ModelsConfig,
-        PromptsConfig,
-        PrefillConfig,
-        DecodeConfig,
-        SpecConfig,
-        AnalysisConfig,
-        ExecutionConfig,
-    )
+    name: kind
+    for name, kind in get_type_hints(StudyConfig).items()
+    if isinstance(kind, type) and issubclass(kind, Section)
 }
 
 

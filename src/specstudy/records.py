@@ -5,13 +5,40 @@ A column that may be undefined is optional and holds None, never NaN; `null_reas
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
+
+Row = TypeVar("Row")
+
+TABLES: dict[str, type] = {}
+KEY_COLUMNS: dict[str, tuple[str, ...]] = {}
+"""Columns whose values no two rows of a table share, and by which these are sorted."""
+_CONDITION = ("proposer", "stop", "stop_threshold", "temperature", "top_p", "gamma")
+_SPECULATION = ("prompt_id", *_CONDITION, "repetition")
+_ROUTING = ("prompt_id", "source", *_CONDITION, "repetition")
 
 
 def column(meaning: str, unit: str = "") -> Any:
     """A table column: what it means and its unit (empty for counts, ids, names and pure ratios)."""
     return field(metadata={"meaning": meaning, "unit": unit})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
+def row(declared: type[Row]) -> type[Row]:
+    """A row, or the columns with which rows of several tables begin."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(declared)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
+def table(name: str, key: tuple[str, ...]) -> Callable[[type[Row]], type[Row]]:
+    """The row of the table of that name, with its key columns."""
+
+    def add(declared: type[Row]) -> type[Row]:
+        TABLES[name], KEY_COLUMNS[name] = row(declared), key
+        return TABLES[name]
+
+    return add
 
 
 def _null_reason() -> Any:
@@ -30,7 +57,7 @@ SUBSETS = (
 """What tables call the subsets that are no categories: no category has one of these names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@row
 class PromptRow:
     """What every row about a prompt begins with."""
 
@@ -38,14 +65,14 @@ class PromptRow:
     category: str = column("the prompt's category")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@row
 class GenerationRow(PromptRow):
     """What every row about a generation of the verifier alone begins with."""
 
     repetition: int = column("repetition of the same generation with another seed, from 0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@row
 class SpeculationRow(PromptRow):
     """What every row about a speculative generation begins with."""
 
@@ -60,7 +87,7 @@ class SpeculationRow(PromptRow):
     repetition: int = column("repetition of the same generation with another seed, from 0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@row
 class EstimateRow:
     """What every row about one estimate begins with."""
 
@@ -70,7 +97,7 @@ class EstimateRow:
     null_reason: str | None = column("why the estimate or its interval is null; null when both are defined")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("prefill_tokens", key=("prompt_id", "position"))
 class PrefillToken(PromptRow):
     """A prompt position."""
 
@@ -90,7 +117,7 @@ class PrefillToken(PromptRow):
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("prefill_heads", key=("prompt_id", "layer", "head"))
 class PrefillHead(PromptRow):
     """An attention head over one prompt."""
 
@@ -101,7 +128,7 @@ class PrefillHead(PromptRow):
     max_content_position: int | None = column("that content position")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("prefill_prompts", key=("prompt_id",))
 class PrefillPrompt(PromptRow):
     """A prompt, seen at prefill."""
 
@@ -124,7 +151,7 @@ class PrefillPrompt(PromptRow):
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("decode_tokens", key=("prompt_id", "repetition", "step"))
 class DecodeToken(GenerationRow):
     """A generated token of the verifier alone."""
 
@@ -145,7 +172,7 @@ class DecodeToken(GenerationRow):
     expected_accept: float | None = column("sum over x of min(p(x), q(x)), both warped, on the same text")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("decode_runs", key=("prompt_id", "repetition"))
 class DecodeRun(GenerationRow):
     """A generation of the verifier alone."""
 
@@ -164,7 +191,7 @@ class DecodeRun(GenerationRow):
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("decode_attention", key=("prompt_id", "repetition", "position"))
 class DecodeAttention(GenerationRow):
     """A prompt position, seen from the answer."""
 
@@ -174,7 +201,7 @@ class DecodeAttention(GenerationRow):
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("spec_tokens", key=(*_SPECULATION, "round", "index"))
 class SpecToken(SpeculationRow):
     """A drafted token, or a token that the verifier sampled."""
 
@@ -198,7 +225,7 @@ class SpecToken(SpeculationRow):
     verifier_entropy_norm: float | None = column("verifier_entropy_bits over log2 of the ids that can be emitted")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("spec_rounds", key=(*_SPECULATION, "round"))
 class SpecRound(SpeculationRow):
     """One draft phase and one verifier pass."""
 
@@ -213,7 +240,7 @@ class SpecRound(SpeculationRow):
     overhead_s: float = column("everything else: warping, sampling, capture, bookkeeping", "s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("spec_runs", key=(*_SPECULATION,))
 class SpecRun(SpeculationRow):
     """A speculative generation."""
 
@@ -252,7 +279,7 @@ class SpecRun(SpeculationRow):
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("correlations", key=("level", "subset", "x", "y", "method"))
 class Correlation:
     """A pair of measures on a subset."""
 
@@ -272,7 +299,7 @@ class Correlation:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@row
 class ConditionRow:
     """What every row about a condition of speculation, over all prompts, begins with."""
 
@@ -284,7 +311,7 @@ class ConditionRow:
     top_p: float = column("nucleus of both models")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("condition_measures", key=(*_CONDITION, "measure"))
 class ConditionMeasure(ConditionRow):
     """A measure at one condition."""
 
@@ -296,7 +323,7 @@ class ConditionMeasure(ConditionRow):
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("condition_differences", key=(*_CONDITION, *(f"reference_{key}" for key in _CONDITION), "measure"))
 class ConditionDifference(ConditionRow):
     """A measure at one condition minus the same at another, prompt by prompt."""
 
@@ -314,7 +341,7 @@ class ConditionDifference(ConditionRow):
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("entropy_bound", key=("category", "measure"))
 class EntropyBound:
     """How 1 - sqrt(c * H), H the draft's entropy in nats, holds as a bound from below of a token's expected_accept."""
 
@@ -329,7 +356,7 @@ class EntropyBound:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("predictors", key=("predictor", "metric", "minus"))
 class PredictorScore:
     """How well a predictor predicts the fate of tested draft tokens at the primary condition."""
 
@@ -349,7 +376,7 @@ class PredictorScore:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("calibration", key=("predictor", "bin"))
 class CalibrationBin:
     """A tenth of the tested tokens, by what a predictor says of them."""
 
@@ -363,7 +390,7 @@ class CalibrationBin:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("token_model", key=("term",))
 class TokenModelTerm:
     """A term of the logistic regression of acceptance on draft entropy, place in the round and category."""
 
@@ -378,7 +405,7 @@ class TokenModelTerm:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("between_within", key=("predictor", "held", "level"))
 class BetweenWithinTerm:
     """A slope of decoded tokens' expected acceptance on an entropy, at one level."""
 
@@ -399,7 +426,7 @@ class BetweenWithinTerm:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("claims", key=("claim_id",))
 class Claim:
     """A claim and its verdict."""
 
@@ -422,7 +449,7 @@ class Claim:
     note: str = column("one plain sentence")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("sink_roles", key=("measure", "place", "structural_role"))
 class SinkRole:
     """A part of the chat template under one z-score."""
 
@@ -442,7 +469,7 @@ class SinkRole:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("sink_predictions", key=("positions", "held_constant", "predictor"))
 class SinkPrediction(EstimateRow):
     """How well a measure predicts, within prompts, what the answer's tokens attend to."""
 
@@ -452,7 +479,7 @@ class SinkPrediction(EstimateRow):
     n_prompts: int = column("prompts that have the coefficient; estimate is its mean (Spearman)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("sink_tokens", key=("measure", "threshold", "token_id"))
 class SinkToken(EstimateRow):
     """A token that is a sink somewhere in content; estimate is the share of its content positions that are sinks."""
 
@@ -470,7 +497,19 @@ class SinkToken(EstimateRow):
     share_later_occurrences: float | None = column("share of its later occurrences that are sinks; null without any")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("sink_recurrence", key=("quantity", "measure", "threshold"))
+class SinkRecurrence(EstimateRow):
+    """Whether the token of a content sink is a sink elsewhere (a share)."""
+
+    quantity: str = column(
+        "sinks_at_other_occurrences beside sink_positions, sinks_in_other_prompts beside sink_tokens"
+    )
+    measure: str = column("z_score, z_window or z_generated")
+    threshold: float = column("z-score over which a position counts as a sink here")
+    n: int = column("what the share is of: positions, occurrences, or pairs of a prompt and a token")
+
+
+@table("sink_thresholds", key=("measure", "threshold"))
 class SinkThreshold:
     """What a threshold would flag."""
 
@@ -487,7 +526,7 @@ class SinkThreshold:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("health_thresholds", key=("measure", "threshold"))
 class HealthThreshold:
     """The context health of mayankpallai 2026 over prompts at a threshold."""
 
@@ -509,7 +548,7 @@ class HealthThreshold:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("context_distributions", key=("measure",))
 class ContextDistribution:
     """A context measure over prompts."""
 
@@ -525,7 +564,7 @@ class ContextDistribution:
     degenerate: str | None = column("why it can correlate with nothing; null if it varies")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("context_correlations", key=("x", "y", "held_constant"))
 class ContextCorrelation(EstimateRow):
     """A pair of context measures over prompts (Spearman)."""
 
@@ -535,19 +574,7 @@ class ContextCorrelation(EstimateRow):
     n: int = column("prompts that carry both")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkRecurrence(EstimateRow):
-    """Whether the token of a content sink is a sink elsewhere (a share)."""
-
-    quantity: str = column(
-        "sinks_at_other_occurrences beside sink_positions, sinks_in_other_prompts beside sink_tokens"
-    )
-    measure: str = column("z_score, z_window or z_generated")
-    threshold: float = column("z-score over which a position counts as a sink here")
-    n: int = column("what the share is of: positions, occurrences, or pairs of a prompt and a token")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("sink_answers", key=("quantity", "measure"))
 class SinkAnswer(EstimateRow):
     """One number about sinks or context health."""
 
@@ -556,14 +583,14 @@ class SinkAnswer(EstimateRow):
     n: int = column("positions behind a threshold, prompts behind everything else")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("prompts", key=("prompt_id",))
 class PromptAsked(PromptRow):
     """A prompt that the study asks."""
 
     group: str | None = column("prompts of one group are not independent of each other; null for one on its own")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("prompt_versions", key=("prompt_id",))
 class PromptVersion(PromptRow):
     """An altered version of a prompt, or the unaltered one that others are compared with."""
 
@@ -579,7 +606,7 @@ class PromptVersion(PromptRow):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("version_effects", key=("measure", "kind", "dose"))
 class VersionEffect:
     """What one kind of alteration changes in one measure, paired within the original prompt."""
 
@@ -600,97 +627,7 @@ class VersionEffect:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingRow(PromptRow):
-    """What every row about routing to experts begins with; what belongs to speculation is null for decode."""
-
-    source: str = column("decode (the verifier alone) or verify (its passes in speculative rounds)")
-    proposer: str | None = column("who drafts")
-    stop: str | None = column("rule that ends a draft early")
-    stop_threshold: float | None = column("the rule's threshold; null where stop is none")
-    temperature: float = column("sampling temperature")
-    top_p: float = column("nucleus")
-    gamma: int | None = column("tokens proposed in a full round")
-    repetition: int = column("repetition of the same generation with another seed, from 0")
-    layer: int = column("layer with experts, as the model counts its layers from 0")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingToken(RoutingRow):
-    """A token that the verifier was fed, in one layer with experts."""
-
-    round: int | None = column("round, from 0; null for decode")
-    index: int = column(
-        "decode: the answer's step that was computed from this token; verify: place in the pass, 0 for the text's last "
-        "token, then the drafted ones (spec_tokens counts these from 0)"
-    )
-    token_id: int = column("id of the token that was fed")
-    outcome: str | None = column("accepted, rejected or untested; null unless drafted")
-    experts: list[int] = column("chosen experts, by falling gate")
-    gates: list[float] = column("their weights as the layer uses them")
-    gate_entropy_bits: float = column("entropy of the router's probabilities over all experts of the layer", "bits")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingLayer(RoutingRow):
-    """A layer with experts over one generation."""
-
-    n_experts: int = column("routed experts of the layer")
-    n_chosen: int = column("experts that a token uses")
-    n_tokens: int = column("tokens behind mean_probability")
-    mean_probability: list[float] = column("mean router probability of each expert")
-    expert_bytes: float = column("weights of one expert", "bytes")
-    other_bytes: float = column("weights that every pass reads: all but routed experts, of the whole model", "bytes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingWindow(EstimateRow):
-    """Distinct experts of W consecutive tokens in a layer: measured (estimate), and by three baselines."""
-
-    source: str = column("decode (windows of the verifier's answers) or verify (full passes of speculative rounds)")
-    layer: int | None = column("layer with experts; null: mean over layers")
-    window: int = column("tokens of the window, gamma + 1")
-    n_prompts: int = column("prompts behind it")
-    n_windows: int = column("windows behind it, in each layer")
-    uniform: float = column("if every token chose uniformly")
-    independent: float = column("if tokens chose independently with the layer's popularity")
-    pairwise: float | None = column("maximum entropy given popularity and co-activation of every pair in the windows")
-    pairwise_null_reason: str | None = column("why pairwise is null; null when it is defined")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingMeasure(EstimateRow):
-    """One number about routing."""
-
-    measure: str = column("what is estimated")
-    layer: int | None = column("layer with experts; null: over layers")
-    n: int = column("prompts behind it")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingCost(ConditionRow):
-    """What verifying gamma + 1 tokens costs: by the bytes that it reads, and by the clock (estimate)."""
-
-    batch: int = column("sequences verified together; the bytes model takes them as independent of each other")
-    n: int = column("prompts behind it")
-    distinct_one: float = column("distinct experts of a layer in a 1-token step")
-    distinct_pass: float = column("distinct experts of a layer in a pass over gamma + 1 tokens, as measured")
-    by_bytes: float = column("target_efficiency if reading weights were all, distinct experts as measured")
-    by_bytes_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
-    by_bytes_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
-    by_bytes_uniform: float = column("the same if every token chose uniformly")
-    by_bytes_independent: float = column("the same if tokens chose independently with the layer's popularity")
-    by_bytes_pairwise: float | None = column("the same with the pairwise maximum-entropy prediction")
-    estimate: float | None = column("target_efficiency by the clock; null where it was not timed")
-    ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
-    ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
-    speedup: float | None = column("measured speedup")
-    speedup_by_bytes: float | None = column("formula with alpha, the draft's measured cost, and by_bytes")
-    speedup_by_clock: float | None = column("the same with target_efficiency by the clock")
-    null_reason: str | None = _null_reason()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("link_verdicts", key=("link", "kind"))
 class LinkVerdict:
     """A link of the chain, asked of one kind of alteration at its largest dose."""
 
@@ -713,7 +650,7 @@ class LinkVerdict:
     reading: str = column("as_claimed, other_way, not_shown (to follow), not_moved (at the beginning), not_measured")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@table("version_models", key=("kinds", "x", "y"))
 class VersionModel:
     """A mixed model over versions: one measure on another, with a random intercept for each original prompt."""
 
@@ -731,7 +668,97 @@ class VersionModel:
     null_reason: str | None = _null_reason()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@row
+class RoutingRow(PromptRow):
+    """What every row about routing to experts begins with; what belongs to speculation is null for decode."""
+
+    source: str = column("decode (the verifier alone) or verify (its passes in speculative rounds)")
+    proposer: str | None = column("who drafts")
+    stop: str | None = column("rule that ends a draft early")
+    stop_threshold: float | None = column("the rule's threshold; null where stop is none")
+    temperature: float = column("sampling temperature")
+    top_p: float = column("nucleus")
+    gamma: int | None = column("tokens proposed in a full round")
+    repetition: int = column("repetition of the same generation with another seed, from 0")
+    layer: int = column("layer with experts, as the model counts its layers from 0")
+
+
+@table("routing_tokens", key=(*_ROUTING, "round", "index", "layer"))
+class RoutingToken(RoutingRow):
+    """A token that the verifier was fed, in one layer with experts."""
+
+    round: int | None = column("round, from 0; null for decode")
+    index: int = column(
+        "decode: the answer's step that was computed from this token; verify: place in the pass, 0 for the text's last "
+        "token, then the drafted ones (spec_tokens counts these from 0)"
+    )
+    token_id: int = column("id of the token that was fed")
+    outcome: str | None = column("accepted, rejected or untested; null unless drafted")
+    experts: list[int] = column("chosen experts, by falling gate")
+    gates: list[float] = column("their weights as the layer uses them")
+    gate_entropy_bits: float = column("entropy of the router's probabilities over all experts of the layer", "bits")
+
+
+@table("routing_layers", key=(*_ROUTING, "layer"))
+class RoutingLayer(RoutingRow):
+    """A layer with experts over one generation."""
+
+    n_experts: int = column("routed experts of the layer")
+    n_chosen: int = column("experts that a token uses")
+    n_tokens: int = column("tokens behind mean_probability")
+    mean_probability: list[float] = column("mean router probability of each expert")
+    expert_bytes: float = column("weights of one expert", "bytes")
+    other_bytes: float = column("weights that every pass reads: all but routed experts, of the whole model", "bytes")
+
+
+@table("routing_windows", key=("source", "window", "layer"))
+class RoutingWindow(EstimateRow):
+    """Distinct experts of W consecutive tokens in a layer: measured (estimate), and by three baselines."""
+
+    source: str = column("decode (windows of the verifier's answers) or verify (full passes of speculative rounds)")
+    layer: int | None = column("layer with experts; null: mean over layers")
+    window: int = column("tokens of the window, gamma + 1")
+    n_prompts: int = column("prompts behind it")
+    n_windows: int = column("windows behind it, in each layer")
+    uniform: float = column("if every token chose uniformly")
+    independent: float = column("if tokens chose independently with the layer's popularity")
+    pairwise: float | None = column("maximum entropy given popularity and co-activation of every pair in the windows")
+    pairwise_null_reason: str | None = column("why pairwise is null; null when it is defined")
+
+
+@table("routing_measures", key=("measure", "layer"))
+class RoutingMeasure(EstimateRow):
+    """One number about routing."""
+
+    measure: str = column("what is estimated")
+    layer: int | None = column("layer with experts; null: over layers")
+    n: int = column("prompts behind it")
+
+
+@table("routing_costs", key=(*_CONDITION, "batch"))
+class RoutingCost(ConditionRow):
+    """What verifying gamma + 1 tokens costs: by the bytes that it reads, and by the clock (estimate)."""
+
+    batch: int = column("sequences verified together; the bytes model takes them as independent of each other")
+    n: int = column("prompts behind it")
+    distinct_one: float = column("distinct experts of a layer in a 1-token step")
+    distinct_pass: float = column("distinct experts of a layer in a pass over gamma + 1 tokens, as measured")
+    by_bytes: float = column("target_efficiency if reading weights were all, distinct experts as measured")
+    by_bytes_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    by_bytes_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    by_bytes_uniform: float = column("the same if every token chose uniformly")
+    by_bytes_independent: float = column("the same if tokens chose independently with the layer's popularity")
+    by_bytes_pairwise: float | None = column("the same with the pairwise maximum-entropy prediction")
+    estimate: float | None = column("target_efficiency by the clock; null where it was not timed")
+    ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    speedup: float | None = column("measured speedup")
+    speedup_by_bytes: float | None = column("formula with alpha, the draft's measured cost, and by_bytes")
+    speedup_by_clock: float | None = column("the same with target_efficiency by the clock")
+    null_reason: str | None = _null_reason()
+
+
+@table("errors", key=("stage", "prompt_id", "kind", "message"))
 class ErrorRow:
     """A prompt that failed in a stage."""
 
@@ -741,46 +768,6 @@ class ErrorRow:
     message: str = column("what went wrong, in a line")
 
 
-TABLES: dict[str, type] = {
-    "prefill_tokens": PrefillToken,
-    "prefill_heads": PrefillHead,
-    "prefill_prompts": PrefillPrompt,
-    "decode_tokens": DecodeToken,
-    "decode_runs": DecodeRun,
-    "decode_attention": DecodeAttention,
-    "spec_tokens": SpecToken,
-    "spec_rounds": SpecRound,
-    "spec_runs": SpecRun,
-    "correlations": Correlation,
-    "condition_measures": ConditionMeasure,
-    "condition_differences": ConditionDifference,
-    "entropy_bound": EntropyBound,
-    "predictors": PredictorScore,
-    "calibration": CalibrationBin,
-    "token_model": TokenModelTerm,
-    "between_within": BetweenWithinTerm,
-    "claims": Claim,
-    "sink_roles": SinkRole,
-    "sink_predictions": SinkPrediction,
-    "sink_tokens": SinkToken,
-    "sink_recurrence": SinkRecurrence,
-    "sink_thresholds": SinkThreshold,
-    "health_thresholds": HealthThreshold,
-    "context_distributions": ContextDistribution,
-    "context_correlations": ContextCorrelation,
-    "sink_answers": SinkAnswer,
-    "prompts": PromptAsked,
-    "prompt_versions": PromptVersion,
-    "version_effects": VersionEffect,
-    "link_verdicts": LinkVerdict,
-    "version_models": VersionModel,
-    "routing_tokens": RoutingToken,
-    "routing_layers": RoutingLayer,
-    "routing_windows": RoutingWindow,
-    "routing_measures": RoutingMeasure,
-    "routing_costs": RoutingCost,
-    "errors": ErrorRow,
-}
 MECHANISM_TABLES = ("predictors", "calibration", "token_model", "between_within")
 SINK_TABLES = (
     "sink_roles",

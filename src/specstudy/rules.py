@@ -22,16 +22,28 @@ class Rule:
     read: Callable[[object], object]
 
 
-def whole(low: int, high: int, *, multiple_of: int = 1) -> Rule:
-    """An integer from low to high."""
+def _kept_if(holds: Callable[[Any], object], wanted: str) -> Rule:
+    """A value that stays as it is where something holds of it."""
 
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high or value % multiple_of:
+    def read(value: object) -> object:
+        if not holds(value):
             raise ValueError
         return value
 
+    return Rule(wanted, read)
+
+
+def whole(low: int, high: int, *, multiple_of: int = 1) -> Rule:
+    """An integer from low to high."""
     kind = "an integer" if multiple_of == 1 else f"a multiple of {multiple_of}"
-    return Rule(f"{kind} from {low} to {high}", read)
+    return _kept_if(
+        lambda value: _is_integer(value) and low <= value <= high and value % multiple_of == 0,
+        f"{kind} from {low} to {high}",
+    )
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 SMALLEST_TEMPERATURE = 1e-4
@@ -40,14 +52,10 @@ SMALLEST_TEMPERATURE = 1e-4
 def temperature_rule() -> Rule:
     """A sampling temperature: 0 (greedy), or so large that logits divided by it stay finite in float32."""
     in_range = real(0, 5)
-
-    def read(value: object) -> object:
-        number = in_range.read(value)
-        if isinstance(number, float) and 0 < number < SMALLEST_TEMPERATURE:
-            raise ValueError
-        return number
-
-    return Rule(f"0, or a number from {SMALLEST_TEMPERATURE:g} to 5", read)
+    large_enough = _kept_if(
+        lambda number: not 0 < number < SMALLEST_TEMPERATURE, f"0, or a number from {SMALLEST_TEMPERATURE:g} to 5"
+    )
+    return Rule(large_enough.wanted, lambda value: large_enough.read(in_range.read(value)))
 
 
 def real(low: float, high: float = math.inf, *, above_low: bool = False, below_high: bool = False) -> Rule:
@@ -68,43 +76,19 @@ def real(low: float, high: float = math.inf, *, above_low: bool = False, below_h
     return Rule(f"a number {lower}{upper}", read)
 
 
-def _read_text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError
-    return value
-
-
-def _read_text_or_number(value: object) -> str:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _read_text(value)
-
-
-def _read_label(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
-        raise ValueError
-    return value
-
-
-def _read_flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-TEXT = Rule("a string", _read_text)
-TEXT_OR_NUMBER = Rule("a string", _read_text_or_number)
-LABEL = Rule("a name of letters, digits, dots, dashes and underscores", _read_label)  # it goes into folder names
-FLAG = Rule("true or false", _read_flag)
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+TEXT = _kept_if(lambda value: isinstance(value, str) and value.strip(), "a string")
+TEXT_OR_NUMBER = Rule("a string", lambda value: str(value) if _is_integer(value) else TEXT.read(value))
+LABEL = _kept_if(  # it goes into folder names
+    lambda value: isinstance(value, str) and _LABEL.fullmatch(value),
+    "a name of letters, digits, dots, dashes and underscores",
+)
+FLAG = _kept_if(lambda value: isinstance(value, bool), "true or false")
 
 
 def one_of(*choices: str) -> Rule:
     """One of some words."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError
-        return value
-
-    return Rule(f"one of {', '.join(choices)}", read)
+    return _kept_if(lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
 
 
 def one_or_more(rule: Rule, *, distinct: bool = True) -> Rule:

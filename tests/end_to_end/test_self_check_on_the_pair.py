@@ -14,9 +14,10 @@ import torch
 from _common import prompt_ids
 from _faults import stale_draft, stale_verifier
 
+from specstudy.measure.check_outcomes import SelfCheck
 from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.sampling import Warp
-from specstudy.measure.self_check import SelfCheck, run_self_check
+from specstudy.measure.self_check import run_self_check
 from specstudy.measure.speculation_records import SpeculationSettings
 from specstudy.models.load import Pair, load_pair
 

@@ -15,6 +15,7 @@ from transformers.cache_utils import DynamicSlidingWindowLayer
 from specstudy.measure import rounding, sampling, self_check
 from specstudy.measure.checked_texts import far_prompts
 from specstudy.measure.decode import GenerationSettings
+from specstudy.measure.logit_differences import differences
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.self_check import run_self_check
@@ -275,8 +276,8 @@ def test_places_are_uniform_for_draws_from_the_distribution_and_not_for_others()
 
 def test_a_shift_of_all_logits_is_no_difference_and_masked_ids_do_not_count():
     a = torch.tensor([1.0, 2.0, -torch.inf, 4.0])
-    assert self_check.differences(a, a + 3.0) == pytest.approx((0.0, 0.0), abs=1e-6)
-    assert self_check.differences(a, a + torch.tensor([1.0, -1.0, 0.0, 0.0])) == pytest.approx((1.0, (2 / 3) ** 0.5))
+    assert differences(a, a + 3.0) == pytest.approx((0.0, 0.0), abs=1e-6)
+    assert differences(a, a + torch.tensor([1.0, -1.0, 0.0, 0.0])) == pytest.approx((1.0, (2 / 3) ** 0.5))
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])

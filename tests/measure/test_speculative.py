@@ -10,7 +10,7 @@ import tiny
 import torch
 
 from specstudy.measure.decode import GenerationSettings, generate
-from specstudy.measure.proposers import AtTemperature, ModelProposer, entropy_stop
+from specstudy.measure.proposers import ModelProposer, entropy_stop
 from specstudy.measure.sampling import WIDTHS, Warp
 from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.shallow import FrequentIdsHead
@@ -24,8 +24,9 @@ def settings_for(n, warp=GREEDY, eos=()):
     return GenerationSettings(warp=warp, max_new_tokens=n, eos_ids=tuple(eos), n_candidates=3)
 
 
-def loop_for(verifier, proposer, n, gamma, warp=GREEDY, eos=(), seed=0, prompt=PROMPT):
-    return SpeculativeLoop(verifier, proposer, prompt, settings_for(n, warp, eos), gamma, np.random.default_rng(seed))
+def loop_for(verifier, proposer, n, gamma, warp=GREEDY, eos=(), seed=0, prompt=PROMPT, draft_temperature=None):
+    settings = replace(settings_for(n, warp, eos), draft_temperature=draft_temperature)
+    return SpeculativeLoop(verifier, proposer, prompt, settings, gamma, np.random.default_rng(seed))
 
 
 def plain_greedy(model, n, prompt=PROMPT):
@@ -186,12 +187,12 @@ def test_no_pass_is_repeated_for_a_verifiers_wide_nucleus(monkeypatch):
     verifier, draft = tiny.llama(1), tiny.llama(2)
     passes = []
     monkeypatch.setattr(verifier.module, "forward", noting(passes, verifier.module.forward))
-    loop = loop_for(verifier, AtTemperature(ModelProposer(draft), 0.0), 20, 3, warp=Warp(2.0, 0.99, 4))
+    loop = loop_for(verifier, ModelProposer(draft), 20, 3, warp=Warp(2.0, 0.99, 4), draft_temperature=0.0)
     generation = loop.run()
     assert loop.verifier_warp.candidates == WIDTHS[0]
     assert loop.draft_warp.candidates == WIDTHS[0]
     assert len(passes) == 1 + len(generation.rounds)
-    plain = loop_for(verifier, AtTemperature(ModelProposer(draft), 0.0), 20, 3, warp=Warp(2.0, 0.99, None))
+    plain = loop_for(verifier, ModelProposer(draft), 20, 3, warp=Warp(2.0, 0.99, None), draft_temperature=0.0)
     assert generation.token_ids == plain.run().token_ids
 
 

@@ -15,7 +15,7 @@ from specstudy.errors import UserError
 from specstudy.overrides import study_config
 from specstudy.running import workflow
 from specstudy.running.stages.prefill import PREFILL
-from specstudy.running.tasks import Failure
+from specstudy.running.tasks import failure
 
 ODD_IDS = ["../../x", "CON", "x" * 300, "👩‍👩‍👧", "/etc/passwd", "."]
 
@@ -88,4 +88,4 @@ def test_what_is_left_out_of_a_file_is_said(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_the_message_of_a_failure_cannot_command_the_terminal() -> None:
-    assert Failure.of("render", "a", ValueError("\x1b[31m no,\u202e\x07 never")).message == "[31m no, never"
+    assert failure("render", "a", ValueError("\x1b[31m no,\u202e\x07 never")).message == "[31m no, never"

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_examples import example, examples, rows
 
-from specstudy.records import TABLES
+from specstudy.records import KEY_COLUMNS, TABLES
 from specstudy.tables.schema import (
-    KEY_COLUMNS,
     InvalidRecordError,
     check_unique,
     empty_table,

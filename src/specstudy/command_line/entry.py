@@ -109,7 +109,8 @@ def _multirun(stage: Stage, prepared: Sequence[str], n_points: int, sweep_dir: P
                 raise UserError(f"the point {words} failed")
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hands errors through to us instead of printing them
-    place = [] if any(word.startswith("hydra.sweep.dir=") for word in prepared) else [_sweep_dir_word(sweep_dir)]
+    quoted = overrides.quoted(str(sweep_dir))
+    place = [] if any(word.startswith("hydra.sweep.dir=") for word in prepared) else [f"hydra.sweep.dir={quoted}"]
     sys.argv = [sys.argv[0], "--multirun", *prepared, *place]
     run_all = hydra.main(config_path=str(overrides.CONFIG_DIR), config_name=overrides.CONFIG_NAME, version_base="1.3")
     try:
@@ -123,19 +124,11 @@ def _status_of_point(stage: Stage, composed: DictConfig) -> int:
     """What the stage returned; what went wrong is said at once, as it would be without a sweep."""
     try:
         return stage(overrides.from_hydra(composed)) or 0
-    except UserError as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
-        return 2
-    except Exception as error:  # memory runs out anywhere; whatever else comes here is a bug
-        if line := out_of_memory.line_for(error):
-            print(f"error: {line}", file=sys.stderr)
+    except Exception as error:
+        if _is_told(error):
             return 2
         traceback.print_exc()  # a bug in one point is shown in full, and the other points go on
         return 1
-
-
-def _sweep_dir_word(sweep_dir: Path) -> str:
-    return f"hydra.sweep.dir={overrides.quoted(str(sweep_dir))}"
 
 
 def _exit_code(run: Callable[[], int]) -> int:
@@ -157,17 +150,21 @@ def _status(run: Callable[[], int]) -> int:
     try:
         _check_installation()
         return run()
-    except UserError as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print(interruption.MESSAGE, file=sys.stderr)
         return interruption.INTERRUPTED
-    except Exception as error:  # memory runs out anywhere; whatever else comes here is a bug
-        if line := out_of_memory.line_for(error):
-            print(f"error: {line}", file=sys.stderr)
+    except Exception as error:
+        if _is_told(error):
             return 2
         raise
+
+
+def _is_told(error: Exception) -> bool:
+    """Print the one line of what the user can mend, memory that ran out included; whatever else comes is a bug."""
+    line = _one_line(error) if isinstance(error, UserError) else out_of_memory.line_for(error)
+    if line is not None:
+        print(f"error: {line}", file=sys.stderr)
+    return line is not None
 
 
 def _check_installation() -> None:

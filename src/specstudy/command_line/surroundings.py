@@ -62,8 +62,8 @@ def settle_environment() -> None:
 
 def settle_streams() -> list[Outlet]:
     """Let standard output and error take any character and survive their readers. None of them where a test has put
-    its own in place, or on Windows, whose terminals take no bytes."""
-    if os.name == "nt" or sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__:
+    its own in place."""
+    if sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__:
         return []
     outlets = [Outlet(1), Outlet(2)]
     sys.stdout, sys.stderr = (_text(*given) for given in zip(outlets, (sys.stdout, sys.stderr), strict=True))

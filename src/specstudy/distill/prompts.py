@@ -4,8 +4,10 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import resources
 
-from specstudy.distill import material
+import yaml
 
 CATEGORIES = ("factual", "creative", "code", "math", "ambiguous")
 MAXIMUM_PROMPTS = 40_000
@@ -15,6 +17,10 @@ LENGTH_WEIGHTS = (45, 35, 20)
 # A redraw happens only after a repeated or too short text; this many in a row means the material is used up.
 MAXIMUM_REDRAWS = 500
 
+_MATERIAL = yaml.safe_load(resources.files("specstudy.distill").joinpath("material.yaml").read_bytes())
+_FILLERS: dict[str, list[str]] = _MATERIAL["fillers"]
+_PASSAGES: dict[str, list[str]] = _MATERIAL["passages"]
+_PATTERNS: dict[str, list[str]] = _MATERIAL["patterns"]
 _SLOT = re.compile(r"\{(\^?)([a-z_]+)(\d?)(?::(\d+)-(\d+))?\}")
 
 
@@ -61,9 +67,12 @@ class _Composer:
             return self.remembered[key]
         # Two different slots of one kind never hold the same filler: "Anna and Anna" would be absurd.
         taken = {value for slot, value in self.remembered.items() if slot.rstrip("0123456789") == name}
-        filler = self.rng.choice([option for option in material.FILLERS[name] if option not in taken])
+        filler = self.rng.choice([option for option in _FILLERS[name] if option not in taken])
         self.remembered[key] = filler
         return filler
+
+
+Make = Callable[[_Composer], str]
 
 
 def distillation_prompts(n: int, seed: int) -> list[DistillPrompt]:
@@ -101,11 +110,11 @@ def _either_order(composer: _Composer, request: str, body: str) -> str:
     return "\n\n".join(parts)
 
 
-def _sentences(composer: _Composer, openings: Sequence[str], patterns: Sequence[str], low: int, high: int) -> list[str]:
+def _sentences(composer: _Composer, openings: str, others: str, low: int, high: int) -> list[str]:
     """Return an opening and then sentences in random order until a drawn number of words is reached."""
     target = composer.rng.randint(low, high)
-    filled = [composer.choice(openings)]
-    for pattern in composer.rng.sample(patterns, len(patterns)):
+    filled = [composer.choice(_PATTERNS[openings])]
+    for pattern in composer.rng.sample(_PATTERNS[others], len(_PATTERNS[others])):
         if sum(len(sentence.split()) for sentence in filled) >= target:
             break
         filled.append(composer.fill(pattern))
@@ -122,146 +131,107 @@ def _passage(composer: _Composer, patterns: Sequence[str], low: int, high: int) 
     return " ".join(sentence for sentence in filled if sentence)
 
 
-def _short(patterns: Sequence[str]) -> Callable[[_Composer], str]:
-    """Return a maker that fills one complete pattern."""
-    return lambda composer: composer.choice(patterns)
+def _pattern(name: str) -> Make:
+    """Fills one complete pattern."""
+    return lambda composer: composer.choice(_PATTERNS[name])
 
 
-def _passage_task(low: int, high: int) -> Callable[[_Composer], str]:
-    """Return a maker of requests about a passage."""
-
-    def make(composer: _Composer) -> str:
-        genre = composer.rng.choice(sorted(material.PASSAGES))
-        passage = _passage(composer, material.PASSAGES[genre], low, high)
-        request = composer.fill(composer.rng.choice(material.PASSAGE_REQUESTS).replace("{genre}", genre))
-        return _either_order(composer, request, passage)
-
-    return make
+def _either(share: float, first: Make, second: Make) -> Make:
+    """The first in this share of the prompts, else the second."""
+    return lambda composer: (first if composer.rng.random() < share else second)(composer)
 
 
-def _product_rows(composer: _Composer, rows: int) -> str:
-    """Return a product table with bars between the columns."""
-    lines = ["product | colour | price in euros | in stock | sold last month | rating"]
-    for device in composer.rng.sample(material.FILLERS["device"], rows):
-        numbers = composer.fill("{colour} | {n:9-240} | {n:0-80} | {n:2-150} | {n:1-4}.{n:0-9}")
-        lines.append(f"{device} | {numbers}")
-    return "\n".join(lines)
+def _passage_task(composer: _Composer, low: int, high: int) -> str:
+    """Return a request about a passage."""
+    genre = composer.rng.choice(sorted(_PASSAGES))
+    passage = _passage(composer, _PASSAGES[genre], low, high)
+    request = composer.fill(composer.rng.choice(_PATTERNS["passage_requests"]).replace("{genre}", genre))
+    return _either_order(composer, request, passage)
 
 
 def _product_task(composer: _Composer) -> str:
     """Return a request about a product table and a passage that belongs to a shop."""
-    request = composer.choice(material.TABLE_REQUESTS)
-    notes = _passage(composer, material.TABLE_NOTES, 40, 120)
-    return f"{request}\n\n{_product_rows(composer, composer.rng.randint(7, 12))}\n\n{notes}"
+    request = composer.choice(_PATTERNS["table_requests"])
+    notes = _passage(composer, _PATTERNS["table_notes"], 40, 120)
+    lines = ["product | colour | price in euros | in stock | sold last month | rating"]
+    for device in composer.rng.sample(_FILLERS["device"], composer.rng.randint(7, 12)):
+        numbers = composer.fill("{colour} | {n:9-240} | {n:0-80} | {n:2-150} | {n:1-4}.{n:0-9}")
+        lines.append(f"{device} | {numbers}")
+    return "\n\n".join([request, "\n".join(lines), notes])
 
 
-def _factual_long(composer: _Composer) -> str:
-    return _product_task(composer) if composer.rng.random() < 0.2 else _passage_task(170, 290)(composer)
+def _story_task(composer: _Composer, low: int, high: int) -> str:
+    """Return a request about the opening of a story."""
+    opening = _sentences(composer, "story_openings", "story", low, high)
+    return _either_order(composer, composer.choice(_PATTERNS["story_requests"]), " ".join(opening))
 
 
-def _factual_medium(composer: _Composer) -> str:
-    return _passage_task(50, 105)(composer)
-
-
-def _story_task(low: int, high: int) -> Callable[[_Composer], str]:
-    """Return a maker of requests about the opening of a story."""
-
-    def make(composer: _Composer) -> str:
-        opening = " ".join(_sentences(composer, material.STORY_OPENINGS, material.STORY, low, high))
-        return _either_order(composer, composer.choice(material.STORY_REQUESTS), opening)
-
-    return make
-
-
-def _creative_medium(composer: _Composer) -> str:
-    if composer.rng.random() < 0.4:
-        return composer.choice(material.CREATIVE_MEDIUM)
-    return _story_task(50, 100)(composer)
-
-
-def _listing_task(count: int) -> Callable[[_Composer], str]:
-    """Return a maker of requests about one or more code listings."""
-
-    def make(composer: _Composer) -> str:
-        listings = []
-        for skeleton in composer.rng.sample(material.LISTINGS, count):
-            # Every listing of a prompt gets names of its own.
-            listings.append(f"```\n{_Composer(composer.rng).fill(skeleton)}\n```")
-        request = composer.choice(material.CODE_REQUESTS)
-        if count > 1:
-            request = composer.choice(material.CODE_PART_INTRODUCTIONS) + " For each of them: " + request
-        return _either_order(composer, request, "\n\n".join(listings))
-
-    return make
+def _listing_task(composer: _Composer, count: int) -> str:
+    """Return a request about one or more code listings."""
+    # Every listing of a prompt gets names of its own.
+    skeletons = composer.rng.sample(_PATTERNS["listings"], count)
+    listings = [f"```\n{_Composer(composer.rng).fill(skeleton)}\n```" for skeleton in skeletons]
+    request = composer.choice(_PATTERNS["code_requests"])
+    if count > 1:
+        request = composer.choice(_PATTERNS["code_part_introductions"]) + " For each of them: " + request
+    return _either_order(composer, request, "\n\n".join(listings))
 
 
 def _data_task(composer: _Composer) -> str:
     """Return a request to process a table of records by program."""
-    request = composer.choice(material.DATA_REQUESTS)
-    field = composer.choice(material.FILLERS["field"])
+    request = composer.choice(_PATTERNS["data_requests"])
+    field = composer.choice(_FILLERS["field"])
     lines = [f"id,name,city,{field},date"]
     for number in range(composer.rng.randint(12, 24)):
         date = f"2023-{composer.rng.randint(1, 12):02}-{composer.rng.randint(1, 28):02}"
-        name = composer.rng.choice(material.FILLERS["person"])
-        city = composer.rng.choice(material.FILLERS["city"])
+        name = composer.rng.choice(_FILLERS["person"])
+        city = composer.rng.choice(_FILLERS["city"])
         lines.append(f"{number + 1},{name},{city},{composer.rng.randint(3, 990)},{date}")
     return _either_order(composer, request, "\n".join(lines))
 
 
-def _code_medium(composer: _Composer) -> str:
-    return composer.choice(material.CODE_MEDIUM) if composer.rng.random() < 0.4 else _listing_task(1)(composer)
-
-
-def _code_long(composer: _Composer) -> str:
-    return _data_task(composer) if composer.rng.random() < 0.3 else _listing_task(3)(composer)
-
-
 def _math_long(composer: _Composer) -> str:
     """Return a problem in several parts about a table of numbers."""
-    story = " ".join(_sentences(composer, material.MATH_OPENINGS, material.MATH_STORY, 80, 150))
+    story = " ".join(_sentences(composer, "math_openings", "math_story", 80, 150))
     lines = ["month | customers | income in euros | costs in euros | hours worked"]
-    for month in material.FILLERS["month"][: composer.rng.randint(5, 12)]:
+    for month in _FILLERS["month"][: composer.rng.randint(5, 12)]:
         lines.append(composer.fill(f"{month} | {{n:40-900}} | {{n:900-9000}} | {{n:500-7000}} | {{n:60-480}}"))
-    questions = composer.rng.sample(material.MATH_QUESTIONS, composer.rng.randint(3, 6))
+    questions = composer.rng.sample(_PATTERNS["math_questions"], composer.rng.randint(3, 6))
     parts = [f"({letter}) {composer.fill(question)}" for letter, question in zip("abcdef", questions, strict=False)]
-    ending = composer.choice(material.FILLERS["mathformat"])
+    ending = composer.choice(_FILLERS["mathformat"])
     return "\n\n".join([story, "\n".join(lines), "\n".join(parts), ending])
 
 
 def _thread(composer: _Composer, low: int, high: int) -> str:
     """Return a thread of short messages between two people."""
     speakers = [composer.fill("{person8}"), composer.fill("{person9}")]
-    messages = _sentences(composer, material.MESSAGE_OPENINGS, material.MESSAGES, low, high)
+    messages = _sentences(composer, "message_openings", "messages", low, high)
     return "\n".join(f"{composer.rng.choice(speakers)}: {message}" for message in messages)
 
 
-def _ambiguous_task(low: int, high: int) -> Callable[[_Composer], str]:
-    """Return a maker of open requests about a situation or a thread of messages."""
-
-    def make(composer: _Composer) -> str:
-        if composer.rng.random() < 0.45:
-            body = _thread(composer, low, high)
-        else:
-            body = " ".join(_sentences(composer, material.AMBIGUOUS_OPENINGS, material.AMBIGUOUS_CONTEXT, low, high))
-        return _either_order(composer, composer.choice(material.AMBIGUOUS_REQUESTS), body)
-
-    return make
+def _ambiguous_task(composer: _Composer, low: int, high: int) -> str:
+    """Return an open request about a situation or a thread of messages."""
+    if composer.rng.random() < 0.45:
+        body = _thread(composer, low, high)
+    else:
+        body = " ".join(_sentences(composer, "ambiguous_openings", "ambiguous_context", low, high))
+    return _either_order(composer, composer.choice(_PATTERNS["ambiguous_requests"]), body)
 
 
-_MAKERS: dict[tuple[str, str], Callable[[_Composer], str]] = {
-    ("factual", "short"): _short(material.FACTUAL_SHORT),
-    ("factual", "medium"): _factual_medium,
-    ("factual", "long"): _factual_long,
-    ("creative", "short"): _short(material.CREATIVE_SHORT),
-    ("creative", "medium"): _creative_medium,
-    ("creative", "long"): _story_task(165, 260),
-    ("code", "short"): _short(material.CODE_SHORT),
-    ("code", "medium"): _code_medium,
-    ("code", "long"): _code_long,
-    ("math", "short"): _short(material.MATH_SHORT),
-    ("math", "medium"): _short(material.MATH_MEDIUM),
+_MAKERS: dict[tuple[str, str], Make] = {
+    ("factual", "short"): _pattern("factual_short"),
+    ("factual", "medium"): partial(_passage_task, low=50, high=105),
+    ("factual", "long"): _either(0.2, _product_task, partial(_passage_task, low=170, high=290)),
+    ("creative", "short"): _pattern("creative_short"),
+    ("creative", "medium"): _either(0.4, _pattern("creative_medium"), partial(_story_task, low=50, high=100)),
+    ("creative", "long"): partial(_story_task, low=165, high=260),
+    ("code", "short"): _pattern("code_short"),
+    ("code", "medium"): _either(0.4, _pattern("code_medium"), partial(_listing_task, count=1)),
+    ("code", "long"): _either(0.3, _data_task, partial(_listing_task, count=3)),
+    ("math", "short"): _pattern("math_short"),
+    ("math", "medium"): _pattern("math_medium"),
     ("math", "long"): _math_long,
-    ("ambiguous", "short"): _short(material.AMBIGUOUS_SHORT),
-    ("ambiguous", "medium"): _ambiguous_task(50, 105),
-    ("ambiguous", "long"): _ambiguous_task(165, 270),
+    ("ambiguous", "short"): _pattern("ambiguous_short"),
+    ("ambiguous", "medium"): partial(_ambiguous_task, low=50, high=105),
+    ("ambiguous", "long"): partial(_ambiguous_task, low=165, high=270),
 }

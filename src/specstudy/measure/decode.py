@@ -285,7 +285,7 @@ def measure_decode(
             pair, rendered.token_ids, generation.token_ids, settings.warp, settings.draft_warp, verifier
         )
         attention = attention_from_generated(pair.verifier, rendered.token_ids, generation.token_ids)
-        keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category, "repetition": repetition}
+        keys = {**rendered.keys, "repetition": repetition}
         records["decode_tokens"] += _token_records(keys, pair, generation, forced)
         records["decode_runs"].append(_run_record(keys, pair, rendered, generation, forced))
         records["decode_attention"] += _attention_records(keys, rendered, attention)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -75,27 +75,6 @@ def bound_stop(threshold: float) -> AdaptiveStop:
     """Stop where 1 - sqrt(0.2 * H), H the draft's entropy in nats, falls under the threshold (AdaEDL, Agrawal et
     al. 2024; SVIP, Zhang et al. 2024). A heuristic estimate of the acceptance, not a proven bound."""
     return lambda entropy_bits: 1.0 - math.sqrt(0.2 * entropy_bits * math.log(2)) < threshold
-
-
-@dataclass(frozen=True)
-class AtTemperature:
-    """A proposer that samples at a temperature of its own, whatever the verifier's; exact all the same."""
-
-    proposer: Proposer
-    temperature: float
-
-    @property
-    def model(self) -> LanguageModel | None:
-        return self.proposer.model
-
-    def prefill(self, ids: Tensor) -> None:
-        self.proposer.prefill(ids)
-
-    def propose(self, context: Tensor, n: int, uniforms: Tensor, warp: Warp) -> Proposal:
-        return self.proposer.propose(context, n, uniforms, replace(warp, temperature=self.temperature))
-
-    def keep(self, length: int) -> None:
-        self.proposer.keep(length)
 
 
 class ModelProposer:

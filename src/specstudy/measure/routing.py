@@ -46,10 +46,7 @@ def measure_decode_routing(
     fed = [FedToken(token, step) for step, token in enumerate([rendered.token_ids[-1], *answer[:-1]])]
     keys = {
         "source": "decode",
-        "proposer": None,
-        "stop": None,
-        "stop_threshold": None,
-        "gamma": None,
+        **dict.fromkeys(("proposer", "stop", "stop_threshold", "gamma")),
         "temperature": settings.warp.temperature,
         "top_p": settings.warp.top_p,
         "repetition": repetition,
@@ -83,16 +80,7 @@ def measure_round_routing(
         last = r.emitted[-1]
     # Of a draft that went on behind an end of text, the tokens behind it are no part of the round.
     kept = [_first_tokens(routing, r.n_proposed + 1) for r, routing in rounds]
-    keys = {
-        "source": "verify",
-        "proposer": settings.proposer,
-        "stop": settings.stop,
-        "stop_threshold": settings.stop_threshold,
-        "gamma": settings.gamma,
-        "temperature": settings.generation.warp.temperature,
-        "top_p": settings.generation.warp.top_p,
-        "repetition": repetition,
-    }
+    keys = {"source": "verify", **settings.keys, "repetition": repetition}
     return _records(pair.verifier, rendered, keys, fed, _joined(kept))
 
 
@@ -110,17 +98,14 @@ def _first_tokens(routing: Routing, n: int) -> Routing:
 
 
 def _joined(routings: Sequence[Routing]) -> Routing:
-    return Routing(
-        np.concatenate([r.experts for r in routings], axis=1),
-        np.concatenate([r.gates for r in routings], axis=1),
-        np.concatenate([r.probabilities for r in routings], axis=1),
-    )
+    names = ("experts", "gates", "probabilities")
+    return Routing(*(np.concatenate([getattr(r, name) for r in routings], axis=1) for name in names))
 
 
 def _records(
     verifier: LanguageModel, rendered: RenderedPrompt, keys: dict[str, Any], fed: Sequence[FedToken], routing: Routing
 ) -> dict[str, list[object]]:
-    keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category, **keys}
+    keys = {**rendered.keys, **keys}
     layers = expert_layers(verifier.module, verifier.name)
     entropy_bits = gate_entropy_bits(routing.probabilities.astype(np.float64))
     mean_probability = routing.probabilities.mean(1)

@@ -8,134 +8,34 @@ is checked on its own: their attention, against plain arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
-from transformers import DynamicCache
 
 from specstudy.measure import rounding
+from specstudy.measure.check_outcomes import AttentionCheck, DistributionCheck, GreedyCheck, SelfCheck
 from specstudy.measure.checked_texts import MOST_TOKENS
 from specstudy.measure.decode import complete_warp, generate
+from specstudy.measure.logit_differences import (
+    Comparison,
+    Seen,
+    compare,
+    largest_of,
+    logit_check,
+    n_beyond,
+    smallest_scale,
+    uncached_logits,
+)
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculation_records import SpeculationSettings, make_proposer
 from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.attention_check import attention_errors
 from specstudy.models.load import LanguageModel, Pair
 
-DISTRIBUTION_LEVEL = 1e-4
 FEWEST_ATTENDED = 128
-
-
-@dataclass(frozen=True)
-class LogitCheck:
-    """Cached against uncached logits of one model in `n_logits` places: the largest difference of a single logit, and
-    the largest root mean square difference over the vocabulary, against what rounding explains (`measure.rounding`);
-    in how many places it is beyond that, and in how many it may be."""
-
-    largest_difference: float
-    largest_rms_difference: float
-    limit_rms: float
-    n_logits: int
-    n_beyond_limit: int
-    n_tolerated: int
-
-    @property
-    def passed(self) -> bool:
-        return self.n_beyond_limit <= self.n_tolerated
-
-
-@dataclass(frozen=True)
-class GreedyCheck:
-    """Greedy decoding, speculative and plain: `n_equal` tokens until they part. Both are held against uncached passes:
-    how far a token's logit is below the largest, at most, against what rounding explains."""
-
-    n_equal: int
-    n_tokens: int
-    largest_gap: float
-    limit_gap: float
-    n_beyond_limit: int
-    n_tolerated: int
-
-    @property
-    def passed(self) -> bool:
-        return self.n_beyond_limit <= self.n_tolerated
-
-
-@dataclass(frozen=True)
-class AttentionCheck:
-    """The attention that both models run with against explicit attention in float32, in prefill and cached passes:
-    the largest error of `n_compared`, as a share of the values."""
-
-    largest_error: float
-    limit_error: float
-    n_compared: int
-
-    @property
-    def passed(self) -> bool:
-        return self.largest_error <= self.limit_error
-
-
-@dataclass(frozen=True)
-class DistributionCheck:
-    """Kolmogorov-Smirnov test of emitted tokens against the verifier's own distribution, recomputed without a cache."""
-
-    n_tokens: int
-    p_value: float
-
-    @property
-    def passed(self) -> bool:
-        return self.p_value >= DISTRIBUTION_LEVEL
-
-
-@dataclass(frozen=True)
-class SelfCheck:
-    """All checks of one pair. `draft_logits` is None where nothing is drafted by a model, `attention` where no model
-    runs a kernel."""
-
-    verifier_logits: LogitCheck
-    draft_logits: LogitCheck | None
-    greedy: GreedyCheck
-    distribution: DistributionCheck
-    attention: AttentionCheck | None
-
-    @property
-    def passed(self) -> bool:
-        return all(check.passed for check in vars(self).values() if check)
-
-    def report(self) -> dict[str, Any]:
-        """Every number as plain nested values, each check with its verdict."""
-        checks = {name: check for name, check in vars(self).items() if check}
-        return {
-            "passed": self.passed,
-            **{name: {"passed": check.passed, **_storable(asdict(check))} for name, check in checks.items()},
-        }
-
-    def summary(self) -> dict[str, Any]:
-        """What decided, as one check."""
-        draft = self.draft_logits
-        values = {
-            "verifier_rms": self.verifier_logits.largest_rms_difference,
-            "limit_rms": self.verifier_logits.limit_rms,
-            "draft_rms": draft.largest_rms_difference if draft else None,
-            "draft_limit_rms": draft.limit_rms if draft else None,
-            "n_greedy_equal": self.greedy.n_equal,
-            "greedy_gap": self.greedy.largest_gap,
-            "limit_gap": self.greedy.limit_gap,
-            "distribution_p_value": self.distribution.p_value,
-            "attention_error": self.attention.largest_error if self.attention else None,
-        }
-        return {"passed": self.passed, **_storable(values)}
-
-
-def _storable(values: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that are not finite as null, which JSON knows, and their names under `not_finite`, if there are any."""
-    not_finite = [name for name, value in values.items() if value is not None and not np.isfinite(value)]
-    told = {"not_finite": not_finite} if not_finite else {}
-    return {**values, **dict.fromkeys(not_finite), **told}
 
 
 def run_self_check(
@@ -150,7 +50,7 @@ def run_self_check(
     One condition more has gamma 1: there even a weak draft meets rejections and full acceptances within a few rounds.
     """
     shortened = [_shortened(how) for how in (*settings, replace(settings[0], gamma=1))]
-    compared: dict[str, list[_Comparison]] = {"verifier": [], "draft": []}
+    compared: dict[str, list[Comparison]] = {"verifier": [], "draft": []}
     places: list[float] = []
     for index in range(max(len(prompts), len(shortened))):
         prompt, how = prompts[index % len(prompts)], shortened[index % len(shortened)]
@@ -163,15 +63,15 @@ def run_self_check(
             models.append(("draft", proposer.model, 1))
         for name, model, n_at_once in models:
             uncached = uncached_logits(model, text, keep=len(answer) + 1)
-            compared[name].append(_compare(model, text, len(prompt), uncached, seen[name], n_at_once))
+            compared[name].append(compare(model, text, len(prompt), uncached, seen[name], n_at_once))
             if name == "verifier":
                 places += probability_places(uncached[:-1], text[len(prompt) :], how.generation.warp, rng)
-    single_logit = _largest([largest for c in compared["verifier"] for largest, _ in c.rounding])
+    single_logit = largest_of([largest for c in compared["verifier"] for largest, _ in c.rounding])
     # Rounding turns the order of two logits at most where both move by half of their gap.
-    gap = rounding.limit(pair.verifier.dtype, 2 * single_logit, _scale(compared["verifier"]), rounding.GAP)
+    gap = rounding.limit(pair.verifier.dtype, 2 * single_logit, smallest_scale(compared["verifier"]), rounding.GAP)
     return SelfCheck(
-        _logit_check(compared["verifier"]),
-        _logit_check(compared["draft"]) if compared["draft"] else None,
+        logit_check(compared["verifier"]),
+        logit_check(compared["draft"]) if compared["draft"] else None,
         _greedy_check(pair, prompts[0], shortened[0], gap),
         DistributionCheck(len(places), float(stats.kstest(places, "uniform").pvalue)),
         _attention_check(pair, max(prompts, key=len), shortened[0].gamma + 1),
@@ -184,50 +84,8 @@ def _shortened(settings: SpeculationSettings) -> SpeculationSettings:
     return replace(settings, generation=replace(settings.generation, max_new_tokens=n_tokens, eos_ids=()))
 
 
-@torch.inference_mode()
-def uncached_logits(model: LanguageModel, ids: Tensor, keep: int) -> Tensor:
-    """Float32 logits [keep, V] of the last `keep` of ids [S], from one pass that caches nothing."""
-    output = model.module(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
-    return model.emittable_logits(output.logits[0])
-
-
-def differences(a: Tensor, b: Tensor) -> tuple[float, float]:
-    """Largest absolute and root mean square of a - b [V] less a shift of all logits, which changes no probability.
-
-    Ids masked in both (minus infinity) do not count; any other logit that is not finite makes the result so too.
-    """
-    difference = (a - b)[~(torch.isneginf(a) & torch.isneginf(b))]
-    difference = difference - difference.mean()
-    return float(difference.abs().max()), float(difference.square().mean().sqrt())
-
-
-@torch.inference_mode()
-def rounding_differences(
-    model: LanguageModel, text: Tensor, n_prompt: int, uncached: Tensor, n_at_once: int
-) -> list[tuple[float, float]]:
-    """What caching alone changes in this precision: the library's own cache, fed `n_at_once` tokens of the answer at a
-    time, nothing taken back.
-
-    `uncached` [T + 1, V] are the logits at the last prompt position and at every answer position.
-    """
-    cache = DynamicCache(config=model.module.config)
-    first = n_prompt - 1
-    if first:
-        model.module(input_ids=text[None, :first], cache=cache, use_cache=True, logits_to_keep=1)
-    found = []
-    for start in range(first, len(text), n_at_once):
-        output = model.module(input_ids=text[None, start : start + n_at_once], cache=cache, use_cache=True)
-        rows = model.emittable_logits(output.logits[0])
-        found += [differences(row, uncached[start - first + i]) for i, row in enumerate(rows)]
-    return found
-
-
-Seen = list[tuple[int, Tensor]]
-
-
 def _watched(loop: SpeculativeLoop) -> tuple[list[int], dict[str, Seen]]:
-    """A generation's tokens, and the logits that both models decided by, wherever they follow the finished text:
-    (tokens before, [V], a draft's [K] of the ids that its head can give)."""
+    """A generation's tokens, and the logits that both models decided by, wherever they follow the finished text."""
     tokens: list[int] = []
     seen: dict[str, Seen] = {"verifier": [], "draft": []}
     loop.prefill()
@@ -239,68 +97,6 @@ def _watched(loop: SpeculativeLoop) -> tuple[list[int], dict[str, Seen]]:
             seen[name] += [(start + i, row) for i, row in enumerate(logits[: finished.n_accepted + 1])]
         tokens += finished.emitted
     return tokens, seen
-
-
-@dataclass(frozen=True)
-class _Comparison:
-    """(largest, root mean square) differences of one model on one text: of the engine's logits, and by rounding; and
-    the standard deviation of its logits over the vocabulary."""
-
-    model: LanguageModel
-    engine: list[tuple[float, float]]
-    rounding: list[tuple[float, float]]
-    scale: float
-
-
-def _compare(
-    model: LanguageModel, text: Tensor, n_prompt: int, uncached: Tensor, seen: Seen, n_at_once: int
-) -> _Comparison:
-    return _Comparison(
-        model,
-        [differences(_among_all(logits, model), uncached[n - n_prompt]) for n, logits in seen],
-        rounding_differences(model, text, n_prompt, uncached, n_at_once),
-        _standard_deviation(uncached),
-    )
-
-
-def _standard_deviation(logits: Tensor) -> float:
-    """Of logits [T, V] over the ids that can be emitted, mean over T. NaN if one of them is not finite."""
-    rows = [row[~torch.isneginf(row)] for row in logits]
-    return float(torch.stack([(row - row.mean()).square().mean().sqrt() for row in rows]).mean())
-
-
-def _among_all(logits: Tensor, model: LanguageModel) -> Tensor:
-    """Logits [K] of the ids that a model's head can give among those of all ids [V], minus infinity elsewhere."""
-    ids = model.head_ids()
-    return logits if ids is None else logits.new_full((model.vocabulary,), -torch.inf).index_copy(0, ids, logits)
-
-
-def _logit_check(comparisons: Sequence[_Comparison]) -> LogitCheck:
-    engine = [pair for comparison in comparisons for pair in comparison.engine]
-    by_rounding = _largest([rms for comparison in comparisons for _, rms in comparison.rounding])
-    limit = rounding.limit(comparisons[0].model.dtype, by_rounding, _scale(comparisons))
-    return LogitCheck(
-        largest_difference=_largest([largest for largest, _ in engine]),
-        largest_rms_difference=_largest([rms for _, rms in engine]),
-        limit_rms=limit,
-        n_logits=len(engine),
-        n_beyond_limit=_n_beyond([rms for _, rms in engine], limit),
-        n_tolerated=sum(rounding.n_may_lie_beyond(c.model, len(c.engine)) for c in comparisons),
-    )
-
-
-def _scale(comparisons: Sequence[_Comparison]) -> float:
-    """The smallest standard deviation, NaN if one of them is NaN."""
-    return float(np.min([comparison.scale for comparison in comparisons]))
-
-
-def _n_beyond(values: Sequence[float], limit: float) -> int:
-    return sum(not value <= limit for value in values)  # NaN is beyond everything
-
-
-def _largest(values: Sequence[float]) -> float:
-    """Their maximum, NaN if one of them is NaN, which `max` would lose."""
-    return float(np.max(values))
 
 
 def probability_places(logits: Tensor, answer: Tensor, warp: Warp, rng: np.random.Generator) -> list[float]:
@@ -331,9 +127,9 @@ def _greedy_check(pair: Pair, prompt: Sequence[int], settings: SpeculationSettin
     return GreedyCheck(
         n_equal=next((i for i, (a, b) in enumerate(zip(plain, speculative, strict=False)) if a != b), len(plain)),
         n_tokens=len(plain),
-        largest_gap=_largest(gaps),
+        largest_gap=largest_of(gaps),
         limit_gap=limit_gap,
-        n_beyond_limit=_n_beyond(gaps, limit_gap),
+        n_beyond_limit=n_beyond(gaps, limit_gap),
         n_tolerated=rounding.n_may_lie_beyond(pair.verifier, len(gaps)),
     )
 
@@ -352,4 +148,4 @@ def _attention_check(pair: Pair, prompt: Sequence[int], n_rows: int) -> Attentio
     ids = torch.tensor(text[:n_tokens], device=pair.verifier.device)
     errors = [error for model in (pair.verifier, pair.draft) for error in attention_errors(model, ids, n_rows)]
     limit = rounding.ATTENTION_LIMITS[pair.verifier.dtype]
-    return AttentionCheck(_largest(errors), limit, len(errors)) if errors else None
+    return AttentionCheck(largest_of(errors), limit, len(errors)) if errors else None

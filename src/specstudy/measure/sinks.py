@@ -13,7 +13,9 @@ from specstudy.errors import UserError
 from specstudy.formulas import ZScores
 from specstudy.measure.finite import not_finite_error
 from specstudy.models import device as devices
-from specstudy.models.attention import AttentionSums, calls_attention_functions, reduced_attention
+from specstudy.models.attention import reduced_attention
+from specstudy.models.attention_functions import calls_attention_functions
+from specstudy.models.attention_sums import AttentionSums
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
 from specstudy.models.tokens import token_text
@@ -102,7 +104,7 @@ def measure_prefill(
     content = np.array([not p.is_structural for p in rendered.positions])
     z_all = formulas.robust_z_scores(attention.per_visible_query, content)
     z_window = _window_z(attention, content)
-    keys = {"prompt_id": rendered.prompt.prompt_id, "category": rendered.prompt.category}
+    keys = rendered.keys
     return {
         "prefill_tokens": _tokens(keys, tokenizer, rendered, attention, z_all, z_window),
         "prefill_heads": _heads(keys, sums, attention, content),
@@ -155,23 +157,18 @@ def _tokens(
 def _heads(keys: dict[str, str], sums: AttentionSums, attention: Received, content: NDArray[np.bool_]) -> list[object]:
     first = sums.column_sums[:, :, 0].double().numpy() / attention.per_head.shape[-1]
     positions = np.flatnonzero(content)
-    records: list[object] = []
-    for layer in range(first.shape[0]):
-        for head in range(first.shape[1]):
-            best = None
-            if len(positions):
-                best = int(positions[attention.per_head[layer, head, positions].argmax()])
-            records.append(
-                PrefillHead(
-                    **keys,
-                    layer=layer,
-                    head=head,
-                    first_token_attention=float(first[layer, head]),
-                    max_content_attention=None if best is None else float(attention.per_head[layer, head, best]),
-                    max_content_position=best,
-                )
-            )
-    return records
+    best = positions[attention.per_head[..., positions].argmax(-1)] if len(positions) else None
+    return [
+        PrefillHead(
+            **keys,
+            layer=layer,
+            head=head,
+            first_token_attention=float(first[layer, head]),
+            max_content_attention=None if best is None else float(attention.per_head[layer, head, best[layer, head]]),
+            max_content_position=None if best is None else int(best[layer, head]),
+        )
+        for layer, head in np.ndindex(first.shape)
+    ]
 
 
 def _prompt(

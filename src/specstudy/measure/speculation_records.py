@@ -13,7 +13,7 @@ from specstudy import formulas
 from specstudy.clock import load_average, now
 from specstudy.measure.decode import Generation, GenerationSettings, generate
 from specstudy.measure.prompt_lookup import PromptLookup
-from specstudy.measure.proposers import AdaptiveStop, AtTemperature, ModelProposer, Proposer, bound_stop, entropy_stop
+from specstudy.measure.proposers import AdaptiveStop, ModelProposer, Proposer, bound_stop, entropy_stop
 from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
 from specstudy.measure.timing import Costs, Theory, measured_costs, speedup_from_steps, step_times, theory
 from specstudy.models.early_exit import first_layers
@@ -42,6 +42,18 @@ class SpeculationSettings:
         """Whether a draft always holds gamma tokens where so many are left, as the speed-up formulas assume."""
         return self.stop == "none" and self.proposer != "prompt_lookup"
 
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What every row about a generation with these settings tells of them."""
+        return {
+            "proposer": self.proposer,
+            "stop": self.stop,
+            "stop_threshold": self.stop_threshold,
+            "temperature": self.generation.warp.temperature,
+            "top_p": self.generation.warp.top_p,
+            "gamma": self.gamma,
+        }
+
 
 def measure_speculation(
     pair: Pair,
@@ -62,17 +74,7 @@ def measure_speculation(
     proposer = make_proposer(pair, settings)
     loop = SpeculativeLoop(pair.verifier, proposer, rendered.token_ids, settings.generation, settings.gamma, rng)
     generation = loop.run()
-    keys = {
-        "prompt_id": rendered.prompt.prompt_id,
-        "category": rendered.prompt.category,
-        "proposer": settings.proposer,
-        "stop": settings.stop,
-        "stop_threshold": settings.stop_threshold,
-        "temperature": settings.generation.warp.temperature,
-        "top_p": settings.generation.warp.top_p,
-        "gamma": settings.gamma,
-        "repetition": repetition,
-    }
+    keys = {**rendered.keys, **settings.keys, "repetition": repetition}
     run = {**keys, **machine}
     most_bits = float(np.log2(pair.verifier.n_emittable))
     return {
@@ -88,12 +90,6 @@ def measure_speculation(
 
 def make_proposer(pair: Pair, settings: SpeculationSettings) -> Proposer:
     """Who drafts, by its name in the settings."""
-    proposer = _proposer(pair, settings)
-    temperature = settings.generation.draft_temperature
-    return proposer if temperature is None else AtTemperature(proposer, temperature)
-
-
-def _proposer(pair: Pair, settings: SpeculationSettings) -> Proposer:
     if settings.proposer == "prompt_lookup":
         return PromptLookup(pair.verifier.vocabulary, settings.lookup_tokens)
     model = first_layers(pair.verifier, settings.exit_layers) if settings.proposer == "early_exit" else pair.draft

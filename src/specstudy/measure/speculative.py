@@ -144,7 +144,7 @@ class SpeculativeLoop:
         self.settings = settings
         self.gamma = gamma
         # A draft is less certain than its verifier, and a nucleus that it did not find costs its passes again.
-        self.draft_warp, self.verifier_warp = settings.warp.widened(), settings.warp
+        self.draft_warp, self.verifier_warp = settings.draft_warp.widened(), settings.warp
         self.device = verifier.device
         self.n_prompt = self.length = len(prompt_ids)
         # The text lives on the device, with room for a block that runs past the end.

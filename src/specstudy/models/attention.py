@@ -8,28 +8,19 @@ that call no attention function are measured by hooks (`attention_maps`).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 
 from specstudy.errors import UserError
 from specstudy.models import grouped_attention, without_position
+from specstudy.models.attention_functions import attending_by, calls_attention_functions
 from specstudy.models.attention_maps import hooked_maps
-from specstudy.models.attention_sums import AttentionSums, SumsOfLayers
-
-__all__ = [
-    "CHUNK_ELEMENTS",
-    "FEWEST_QUERIES",
-    "AttentionSums",
-    "calls_attention_functions",
-    "reduced_attention",
-    "use_grouped_attention",
-]
+from specstudy.models.attention_sums import SumsOfLayers
 
 NAME = "specstudy_reduced"
 CHUNK_ELEMENTS = 1_000_000
@@ -162,20 +153,6 @@ def _visible(attention_mask: Tensor | None, start: int, stop: int) -> tuple[Tens
     return visible[:, :stop], bias
 
 
-def calls_attention_functions(module: nn.Module) -> bool:
-    """Whether the code of this model calls registered attention functions: setting one for a model that does not
-    changes nothing."""
-    return any(hasattr(sys.modules[type(part).__module__], "ALL_ATTENTION_FUNCTIONS") for part in module.modules())
-
-
-def use_grouped_attention(module: PreTrainedModel) -> None:
-    """Let a model that runs SDPA through attention functions run it grouped from now on; any other stays as it is."""
-    if module.config._attn_implementation == "sdpa" and calls_attention_functions(module):
-        AttentionInterface.register(grouped_attention.NAME, grouped_attention.attend)
-        AttentionMaskInterface.register(grouped_attention.NAME, sdpa_mask)
-        module.set_attn_implementation(grouped_attention.NAME)
-
-
 @contextmanager
 def reduced_attention(
     module: PreTrainedModel, n_layers: int, window: int, first_query: int = 0
@@ -187,12 +164,7 @@ def reduced_attention(
         return
     function = _AttentionFunction(n_layers, window, first_query)
     before = module.config._attn_implementation
-    AttentionInterface.register(NAME, function.attend)
     # A hidden position stays hidden while its model is measured.
-    hides = before == without_position.NAME
-    AttentionMaskInterface.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS[before] if hides else sdpa_mask)
-    module.set_attn_implementation(NAME)
-    try:
+    mask = ALL_MASK_ATTENTION_FUNCTIONS[before] if before == without_position.NAME else sdpa_mask
+    with attending_by(module, NAME, function.attend, mask):
         yield function
-    finally:
-        module.set_attn_implementation(before)

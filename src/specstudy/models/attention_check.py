@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from specstudy.models.attention import calls_attention_functions
+from specstudy.models.attention_functions import attending_by, calls_attention_functions
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
 
@@ -93,10 +93,6 @@ def _compared_attention(module: PreTrainedModel) -> Iterator[list[float]]:
     if before == "eager" or not calls_attention_functions(module):
         yield errors
         return
-    AttentionInterface.register(NAME, _ComparedAttention(ALL_ATTENTION_FUNCTIONS[before], errors).attend)
-    AttentionMaskInterface.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS[before])
-    module.set_attn_implementation(NAME)
-    try:
+    compared = _ComparedAttention(ALL_ATTENTION_FUNCTIONS[before], errors)
+    with attending_by(module, NAME, compared.attend, ALL_MASK_ATTENTION_FUNCTIONS[before]):
         yield errors
-    finally:
-        module.set_attn_implementation(before)

@@ -8,7 +8,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -165,36 +165,24 @@ def now_s(device: torch.device) -> float:
     return time.perf_counter()
 
 
-class Mark(Protocol):
-    """A point in the device's own stream of work."""
+@dataclass(frozen=True)
+class Mark:
+    """A point in the device's own stream of work: an event where there are events, else the clock."""
+
+    at_s: float = 0.0
+    event: Any = None  # torch.cuda.Event or torch.mps.Event
 
     def seconds_until(self, later: Mark) -> float:
         """Seconds from here to `later`; ask only after the device has passed both."""
-        ...
-
-
-@dataclass(frozen=True)
-class _CpuMark:
-    at_s: float
-
-    def seconds_until(self, later: Mark) -> float:
-        assert isinstance(later, _CpuMark)
-        return later.at_s - self.at_s
-
-
-@dataclass(frozen=True)
-class _EventMark:
-    event: Any  # torch.cuda.Event or torch.mps.Event
-
-    def seconds_until(self, later: Mark) -> float:
-        assert isinstance(later, _EventMark)
+        if self.event is None:
+            return later.at_s - self.at_s
         return float(self.event.elapsed_time(later.event)) / 1000.0
 
 
 def mark(device: torch.device) -> Mark:
-    """Note a point in time without waiting for the device: an event where there are events, else the clock."""
+    """Note a point in time without waiting for the device."""
     if device.type == "cpu":
-        return _CpuMark(time.perf_counter())
+        return Mark(at_s=time.perf_counter())
     event = torch.cuda.Event(enable_timing=True) if device.type == "cuda" else torch.mps.Event(enable_timing=True)
     event.record()
-    return _EventMark(event)
+    return Mark(event=event)

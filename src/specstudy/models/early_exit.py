@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -14,6 +12,7 @@ from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models.dimensions import dimensions_of
 from specstudy.models.load import LanguageModel
+from specstudy.models.shallow import of_fewer_layers
 from specstudy.models.sources import ModelSource
 
 # A draft is made anew for each generation, its sizes are counted once.
@@ -31,12 +30,7 @@ def first_layers(verifier: LanguageModel, n_layers: int) -> LanguageModel:
     Raises UserError for as many layers as there are or more, and for classes that do not keep them in `model.layers`.
     """
     layers = _first_of(verifier.module, verifier.name, n_layers)
-    config = copy.deepcopy(verifier.module.config)
-    config.num_hidden_layers = n_layers
-    if getattr(config, "layer_types", None):
-        config.layer_types = config.layer_types[:n_layers]
-    with torch.device("meta"):
-        module = type(verifier.module)(config)
+    module = of_fewer_layers(verifier.module, n_layers)
     for name, part in verifier.module.model.named_children():
         setattr(module.model, name, layers if name == "layers" else part)
     module.lm_head = verifier.module.get_output_embeddings()

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -34,19 +35,24 @@ def packaged_gguf() -> Path:
 
 
 def ensure_embedded_verifier() -> Path:
-    """The local safetensors copy (bfloat16), made on first use. Raises UserError if its package is not installed.
+    """The local safetensors copy (bfloat16), made on first use. Raises UserError if its package is not installed."""
+    return made_once(DIRECTORY, lambda directory: _convert(packaged_gguf(), directory))
 
-    A second process waits for the first; the copy gets its name when it is whole, so a killed conversion starts over.
+
+def made_once(directory: Path, make: Callable[[Path], None]) -> Path:
+    """A directory, made on first use by `make` under the name that it is given.
+
+    A second process waits for the first; the directory gets its name when it is whole, so a killed `make` starts over.
     """
-    if not DIRECTORY.is_dir():
-        DIRECTORY.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(DIRECTORY.with_suffix(".lock")):
-            if not DIRECTORY.is_dir():
-                unfinished = DIRECTORY.with_suffix(".unfinished")
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(directory.with_suffix(".lock")):
+            if not directory.is_dir():
+                unfinished = directory.with_suffix(".unfinished")
                 shutil.rmtree(unfinished, ignore_errors=True)
-                _convert(packaged_gguf(), unfinished)
-                unfinished.rename(DIRECTORY)
-    return DIRECTORY
+                make(unfinished)
+                unfinished.rename(directory)
+    return directory
 
 
 def _convert(gguf: Path, directory: Path) -> None:

@@ -30,10 +30,6 @@ SOFT_CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 _EXPERTS = {"expert_count": "num_experts", "expert_used_count": "num_experts_per_tok"}
 
 
-def _as_it_is(name: str, value: Array, config: PreTrainedConfig) -> Array:
-    return value
-
-
 def _halves(name: str, value: Array, config: PreTrainedConfig) -> Array:
     """llama.cpp's Llama turns neighbours in queries and keys against each other, transformers' the halves of a head."""
     if not name.startswith("blk.") or name.split(".")[2] not in ("attn_q", "attn_k"):
@@ -54,10 +50,6 @@ def _transposed(name: str, value: Array, config: PreTrainedConfig) -> Array:
 
 def _one_shared_gate(name: str, value: Array, config: PreTrainedConfig) -> Array:
     return value.reshape(1, -1) if ".ffn_gate_inp_shexp." in name else value
-
-
-def _nothing_more(header: GgufHeader) -> Fields:
-    return {}
 
 
 def _gemma2(header: GgufHeader) -> Fields:
@@ -107,10 +99,6 @@ def _phi3(header: GgufHeader) -> Fields:
     }
 
 
-def _gpt2(header: GgufHeader) -> Fields:
-    return {"n_inner": header.get(".feed_forward_length")}
-
-
 def _stablelm(header: GgufHeader) -> Fields:
     header.get(".use_parallel_residual")  # what the layers' tensors say counts, for llama.cpp too
     return {"use_parallel_residual": "blk.0.ffn_norm.weight" not in header.tensors}
@@ -125,8 +113,8 @@ class Family:
     keys: Mapping[str, str] = field(default_factory=lambda: _RMS)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
-    more: Callable[[GgufHeader], Fields] = _nothing_more
-    restore: Restore = _as_it_is
+    more: Callable[[GgufHeader], Fields] = lambda header: {}
+    restore: Restore = lambda name, value, config: value
     has_rope: bool = True
     own_head_size: bool = True
     turns_part_of_head: bool = False
@@ -189,7 +177,7 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(
         "gpt2",
         keys={_LAYER_NORM: "layer_norm_epsilon"},
-        more=_gpt2,
+        more=lambda header: {"n_inner": header.get(".feed_forward_length")},
         restore=_transposed,
         has_rope=False,
         own_head_size=False,

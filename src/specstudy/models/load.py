@@ -21,7 +21,7 @@ from transformers import (
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions
 from specstudy.models import embedded, shallow, upcycled
-from specstudy.models.attention import use_grouped_attention
+from specstudy.models.attention_functions import use_grouped_attention
 from specstudy.models.checkpoint import refuse_unless_whole
 from specstudy.models.context import context_length
 from specstudy.models.device import device_memory, is_out_of_memory, multiplies_packed_weights, out_of_memory_line
@@ -33,17 +33,6 @@ from specstudy.models.rotary import constant_frequencies
 from specstudy.models.sources import ModelSource, existing_path, find_source, trunk_of
 from specstudy.models.stored import least_weight_bytes
 from specstudy.models.unrunnable import ADAPTER_CONFIG, refuse_unless_runnable
-
-__all__ = [
-    "LanguageModel",
-    "Pair",
-    "PairSources",
-    "dimensions_of",
-    "find_pair",
-    "load_found_pair",
-    "load_model",
-    "load_pair",
-]
 
 
 @dataclass(frozen=True)

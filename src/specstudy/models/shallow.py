@@ -126,14 +126,19 @@ def load_shallow_draft(
         raise UserError(f"models.draft={directory}: {WEIGHTS} is damaged ({reason}); fetch it again") from error
 
 
-def without_weights(verifier: PreTrainedModel, n_layers: int, head_ids: Tensor) -> PreTrainedModel:
-    """A draft with layers and norm of shapes alone; embedding, rotary table and the head's rows are the verifier's."""
-    config = copy.deepcopy(verifier.config)
+def of_fewer_layers(model: PreTrainedModel, n_layers: int) -> PreTrainedModel:
+    """A model of this class and configuration but for its `n_layers` layers, given no memory."""
+    config = copy.deepcopy(model.config)
     config.num_hidden_layers = n_layers
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:n_layers]
     with torch.device("meta"):
-        draft = type(verifier)(config)
+        return type(model)(config)
+
+
+def without_weights(verifier: PreTrainedModel, n_layers: int, head_ids: Tensor) -> PreTrainedModel:
+    """A draft with layers and norm of shapes alone; embedding, rotary table and the head's rows are the verifier's."""
+    draft = of_fewer_layers(verifier, n_layers)
     draft.set_input_embeddings(verifier.get_input_embeddings())
     draft.model.rotary_emb = verifier.model.rotary_emb
     draft.lm_head = FrequentIdsHead(verifier.get_output_embeddings().weight.detach(), head_ids)

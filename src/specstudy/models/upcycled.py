@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from filelock import FileLock
 from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
@@ -56,16 +54,8 @@ _KEPT = (
 
 
 def ensure_mixture() -> Path:
-    """The local copy (bfloat16), made from the embedded verifier on first use, as that one is."""
-    if not DIRECTORY.is_dir():
-        source = embedded.ensure_embedded_verifier()
-        with FileLock(DIRECTORY.with_suffix(".lock")):
-            if not DIRECTORY.is_dir():
-                unfinished = DIRECTORY.with_suffix(".unfinished")
-                shutil.rmtree(unfinished, ignore_errors=True)
-                _make(source, unfinished)
-                unfinished.rename(DIRECTORY)
-    return DIRECTORY
+    """The local copy (bfloat16), made from the embedded verifier on first use."""
+    return embedded.made_once(DIRECTORY, lambda directory: _make(embedded.ensure_embedded_verifier(), directory))
 
 
 def _make(source: Path, directory: Path) -> None:

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.masking_utils import and_masks, sdpa_mask
 
 from specstudy.errors import UserError
 from specstudy.models import grouped_attention
+from specstudy.models.attention_functions import attending_by
 
 NAME = "specstudy_without_position"
 
@@ -38,7 +39,6 @@ def without_position(module: PreTrainedModel, position: int) -> Iterator[None]:
     whose attention does not run through SDPA, where the mask could not be relied upon.
     """
     refuse_unless_maskable(module)
-    before = module.config._attn_implementation
 
     def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key != position) | (query <= position)
@@ -48,10 +48,5 @@ def without_position(module: PreTrainedModel, position: int) -> Iterator[None]:
         made: Tensor | None = sdpa_mask(*args, mask_function=both, allow_is_causal_skip=False, **others)
         return made
 
-    AttentionInterface.register(NAME, grouped_attention.attend)
-    AttentionMaskInterface.register(NAME, mask)
-    module.set_attn_implementation(NAME)
-    try:
+    with attending_by(module, NAME, grouped_attention.attend, mask):
         yield
-    finally:
-        module.set_attn_implementation(before)

@@ -69,9 +69,8 @@ class Columns:
         left = [name for name in held if name not in used]
         if not left:
             return ""
-        hint = next(
-            (f"; prompts.context_column={name} puts it after the text" for name in left if _is_context(name)), ""
-        )
+        context = next((name for name in left if name.lower() in _USUAL_CONTEXTS), "")
+        hint = context and f"; prompts.context_column={context} puts it after the text"
         return f"not used: {one_line(', '.join(left))}{hint}"
 
     def refuse_absent(self, seen: Collection[str], file: str) -> None:
@@ -122,10 +121,6 @@ def _is_text(value: object) -> bool:
     if isinstance(value, list):
         return _is_list(value) and all(isinstance(each, str) for each in value)
     return isinstance(value, str) and bool(value.strip())
-
-
-def _is_context(name: str) -> bool:
-    return name.lower() in _USUAL_CONTEXTS
 
 
 def _shown(values: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,10 @@ def read_rows(path: Path, text_column: str) -> Iterator[Row]:
     """
     texts: dict[str, Callable[[Path, str], Iterator[Row]]] = {
         ".jsonl": _jsonl_rows,
-        ".json": lambda path, text: _json_rows(path, text, text_column),
+        ".json": partial(_json_rows, text_column=text_column),
         ".csv": _csv_rows,
-        ".tsv": _tsv_rows,
-        ".txt": lambda path, text: _txt_rows(path, text, text_column),
+        ".tsv": partial(_csv_rows, separator="\t"),
+        ".txt": partial(_txt_rows, text_column=text_column),
     }
     kinds = f"name a {', '.join(texts)} file (also with .gz) or a .parquet file"
     try:
@@ -165,10 +166,6 @@ def _without_doubles(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 def _csv_rows(path: Path, text: str, separator: str | None = None) -> Iterator[Row]:
     for number, values in read_delimited(text, path, separator):
         yield Row(f"{path} line {number}", number, values)
-
-
-def _tsv_rows(path: Path, text: str) -> Iterator[Row]:
-    yield from _csv_rows(path, text, "\t")
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:

@@ -112,3 +112,8 @@ class RenderedPrompt:
     @property
     def token_ids(self) -> list[int]:
         return [p.token_id for p in self.positions]
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What every row about the prompt begins with."""
+        return {"prompt_id": self.prompt.prompt_id, "category": self.prompt.category}

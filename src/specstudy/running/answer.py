@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specstudy.config import StudyConfig
-from specstudy.records import MECHANISM_TABLES, ROUTING_TABLES, SINK_TABLES
+from specstudy.records import MECHANISM_TABLES, ROUTING_TABLES, SINK_TABLES, VERSION_TABLES
 from specstudy.tables import manifest
 from specstudy.tables.run import open_run
 from specstudy.tables.run_directory import publish_table
@@ -14,6 +15,8 @@ from specstudy.tables.schema import to_table
 
 if TYPE_CHECKING:
     from specstudy.analysis.bootstrap import AnalysisSettings
+    from specstudy.analysis.join import Tables
+    from specstudy.analysis.study import AnalysisResult
 
 
 def answer(run_dir: Path, config: StudyConfig) -> None:
@@ -22,37 +25,42 @@ def answer(run_dir: Path, config: StudyConfig) -> None:
     from specstudy.analysis.declarations import declarations_sha256
     from specstudy.analysis.study import analyze as analyze_tables
     from specstudy.analysis.version_effects import unaltered_only
-    from specstudy.report import figures, html, terminal
+    from specstudy.report import terminal
 
-    opened = open_run(run_dir)
-    tables = {name: opened.table(name) for name in opened.tables}
+    tables = open_run(run_dir).frames()
     result = analyze_tables(tables, settings_of(config))
-    publish_table(run_dir, "correlations", to_table("correlations", result.correlations))
-    publish_table(run_dir, "condition_measures", to_table("condition_measures", [*result.comparison.measures.values()]))
-    differences = to_table("condition_differences", [*result.comparison.differences.values()])
-    publish_table(run_dir, "condition_differences", differences)
-    publish_table(run_dir, "entropy_bound", to_table("entropy_bound", result.entropy_bounds))
-    publish_table(run_dir, "claims", to_table("claims", result.claims))
-    for name in SINK_TABLES:
-        publish_table(run_dir, name, to_table(name, getattr(result.sinks, name)))
-    if result.routing:
-        for name in ROUTING_TABLES:
-            publish_table(run_dir, name, to_table(name, getattr(result.routing, name)))
-    told = result.interventions
-    for name, rows in (
-        ("version_effects", told.effects),
-        ("link_verdicts", told.links),
-        ("version_models", told.models),
-    ):
+    for name, rows in _answers(result).items():
         publish_table(run_dir, name, to_table(name, rows))
-    for name in MECHANISM_TABLES:
-        publish_table(run_dir, name, to_table(name, getattr(result.mechanism, name)))
-    shown = unaltered_only(tables)
-    figures.draw_all(result, shown, run_dir / "figures")
     manifest.update(run_dir, "claims", {"sha256_when_answered": declarations_sha256()})
-    said = manifest.read(run_dir)
-    html.render(result, shown, said, run_dir / "figures", run_dir / "report.html")
+    shown, said = unaltered_only(tables), manifest.read(run_dir)
+    draw(result, shown, said, run_dir)
     terminal.summary(result, shown, said, run_dir)
+
+
+def _answers(result: AnalysisResult) -> dict[str, Sequence[object]]:
+    """The rows of every table of answers."""
+    told = result.interventions
+    return {
+        "correlations": result.correlations,
+        "condition_measures": [*result.comparison.measures.values()],
+        "condition_differences": [*result.comparison.differences.values()],
+        "entropy_bound": result.entropy_bounds,
+        "claims": result.claims,
+        **{name: getattr(result.sinks, name) for name in SINK_TABLES},
+        **{name: getattr(result.routing, name) for name in (ROUTING_TABLES if result.routing else ())},
+        **dict(zip(VERSION_TABLES, (told.effects, told.links, told.models), strict=True)),
+        **{name: getattr(result.mechanism, name) for name in MECHANISM_TABLES},
+    }
+
+
+def draw(result: AnalysisResult, tables: Tables, said: Mapping[str, Any], run_dir: Path) -> list[Path]:
+    """The figures of a run and the page that holds them; `said` is its manifest. Returns their files."""
+    from specstudy.report import figures, html
+
+    page = run_dir / "report.html"
+    drawn = figures.draw_all(result, tables, run_dir / "figures")
+    html.render(result, tables, said, run_dir / "figures", page)
+    return [*drawn, page]
 
 
 def settings_of(config: StudyConfig) -> AnalysisSettings:

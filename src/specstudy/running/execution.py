@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from specstudy.clock import load_average
 from specstudy.config import StudyConfig
 from specstudy.prompts import RenderedPrompt
-from specstudy.records import STAGE_TABLES
+from specstudy.records import STAGE_TABLES, ErrorRow
 from specstudy.running.progress import Progress
 from specstudy.running.ray_pool import ray_executor
 from specstudy.running.stage import Stage, shared_parts
-from specstudy.running.tasks import Execute, Failure, Task, measure_task, tasks_of
+from specstudy.running.tasks import Execute, Task, measure_task, tasks_of
 from specstudy.tables import manifest
 from specstudy.tables.run_directory import consolidate
 from specstudy.tables.store import Store, result_key
@@ -50,12 +50,12 @@ def run_stage(
     execute: Execute,
     progress: Progress,
     began: Mapping[str, object],
-) -> list[Failure]:
+) -> list[ErrorRow]:
     """Measure what the store does not have, and publish the stage's tables. `began`: of `manifest.start`."""
     started_s = time.monotonic()
     shared = shared_parts(stage, config, pair)
     tasks = tasks_of(stage, config, shared, prompts)
-    failed: dict[str, Failure] = {}
+    failed: dict[str, ErrorRow] = {}
     with progress.stage(stage.name, len(tasks)) as advance:
         missing = []
         for task in tasks:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from specstudy.config import StudyConfig
 from specstudy.errors import UserError
+from specstudy.records import ErrorRow
 from specstudy.running.stage import Stage, shared_parts
-from specstudy.running.tasks import Execute, Failure, Task, measure_task
+from specstudy.running.tasks import Execute, Task, measure_task
 from specstudy.tables.store import Store
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Worker:
         self._store = Store(store_place)
         self._shared: dict[str, dict[str, object]] = {}
 
-    def measure(self, stage: Stage, task: Task) -> Failure | None:
+    def measure(self, stage: Stage, task: Task) -> ErrorRow | None:
         """Measure and store one unit. Raises UserError where the result would not be the one asked for."""
         if stage.name not in self._shared:  # as its code was when this process read it
             self._shared[stage.name] = shared_parts(stage, self._config, self._pair)
@@ -105,7 +106,7 @@ def connect(ray: Any, config: StudyConfig) -> None:
 
 def _handed_out(
     ray: Any, workers: list[Any], new_worker: Callable[[], Any], stage: Stage, tasks: Sequence[Task]
-) -> Iterator[tuple[Task, Failure | None]]:
+) -> Iterator[tuple[Task, ErrorRow | None]]:
     """Each task goes to the worker that is free first; one whose worker died goes to another."""
     waiting, attempts = list(reversed(tasks)), dict.fromkeys((task.key for task in tasks), 0)
     stage_there = ray.put(stage)
@@ -125,7 +126,8 @@ def _handed_out(
             attempts[task.key] += 1
             name = task.unit.prompt.prompt_id
             if attempts[task.key] == ATTEMPTS:
-                yield task, Failure(stage.name, name, "WorkerDied", f"{ATTEMPTS} workers died of it: {error}")
+                died = f"{ATTEMPTS} workers died of it: {error}"
+                yield task, ErrorRow(stage=stage.name, prompt_id=name, kind="WorkerDied", message=died)
             else:
                 print(f"{stage.name} of {name}: its worker died; another one tries", file=sys.stderr)
                 waiting.append(task)

@@ -12,5 +12,4 @@ from specstudy.tables.run import open_run
 def show(id: str, run: str = str(PROJECT_ROOT / "outputs" / "latest")) -> None:
     """`id` is a prompt_id of the run; `run` a run directory, the last one if not given."""
     opened = open_run(Path(run).expanduser())
-    tables = {name: opened.table(name) for name in opened.tables}
-    terminal.show_prompt(tables, id, from_mapping(opened.config).spec.primary)
+    terminal.show_prompt(opened.frames(), id, from_mapping(opened.config).spec.primary)

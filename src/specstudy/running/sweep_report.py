@@ -28,7 +28,7 @@ def report_sweep(configs: Sequence[StudyConfig]) -> None:
             SweepPoint(
                 without_result_neutral_settings(config),
                 opened.path.name,
-                {name: opened.table(name) for name in opened.tables},
+                opened.frames(),
                 settings_of(config),
                 opened.manifest.get("models", {}).get("draft", {}).get("distillation") or {},
             )

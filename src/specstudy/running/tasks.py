@@ -20,22 +20,11 @@ if TYPE_CHECKING:
 _LONGEST_MESSAGE = 2_000
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A prompt that could not be measured."""
-
-    stage: str
-    prompt_id: str
-    kind: str
-    message: str
-
-    @staticmethod
-    def of(stage: str, prompt_id: str, error: Exception) -> Failure:
-        kind = type(error).__name__
-        return Failure(stage, prompt_id, kind, one_line(str(error), _LONGEST_MESSAGE) or kind)
-
-    def row(self) -> ErrorRow:
-        return ErrorRow(stage=self.stage, prompt_id=self.prompt_id, kind=self.kind, message=self.message)
+def failure(stage: str, prompt_id: str, error: Exception) -> ErrorRow:
+    """The row of a prompt that could not be measured."""
+    kind = type(error).__name__
+    message = one_line(str(error), _LONGEST_MESSAGE) or kind
+    return ErrorRow(stage=stage, prompt_id=prompt_id, kind=kind, message=message)
 
 
 @dataclass(frozen=True)
@@ -69,11 +58,11 @@ def tasks_of(
     ]
 
 
-Execute = Callable[[Stage, Sequence[Task]], Iterable[tuple[Task, Failure | None]]]
+Execute = Callable[[Stage, Sequence[Task]], Iterable[tuple[Task, ErrorRow | None]]]
 """Measures tasks and stores their results; gives each back as it is done, in any order, with what failed."""
 
 
-def measure_task(stage: Stage, config: StudyConfig, pair: Pair, store: Store, task: Task) -> Failure | None:
+def measure_task(stage: Stage, config: StudyConfig, pair: Pair, store: Store, task: Task) -> ErrorRow | None:
     """Measure a unit and store the result, or say what of the prompt made that fail."""
     from specstudy.models.device import empty_cache
 
@@ -82,7 +71,7 @@ def measure_task(stage: Stage, config: StudyConfig, pair: Pair, store: Store, ta
     except Exception as error:  # sorted at once: a bug is raised again
         if not is_of_the_prompt(error):
             raise
-        return Failure.of(stage.name, task.unit.prompt.prompt_id, error)
+        return failure(stage.name, task.unit.prompt.prompt_id, error)
     finally:
         empty_cache(pair.verifier.device)
     return None

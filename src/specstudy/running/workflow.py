@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,14 @@ from specstudy.prompts import (
     use_template,
 )
 from specstudy.prompts.poisoned import check_contexts, read_contexts
+from specstudy.prompts.prompt import Version
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
-from specstudy.records import PromptAsked, PromptVersion
+from specstudy.records import ErrorRow, PromptAsked, PromptVersion
 from specstudy.running.description import describe_run
 from specstudy.running.execution import executor, run_stage
 from specstudy.running.progress import Progress
 from specstudy.running.stage import Stage, shared_parts
-from specstudy.running.tasks import Failure, is_of_the_prompt
+from specstudy.running.tasks import failure, is_of_the_prompt
 from specstudy.running.threads import set_threads
 from specstudy.tables import manifest
 from specstudy.tables.run_directory import publish_table, read_table, run_directory, run_path, table_path
@@ -83,7 +84,7 @@ def run(
         config=without_result_neutral_settings(config),
     ) as run_dir:
         began = manifest.start(run_dir)
-        failures: list[Failure] = []
+        failures: list[ErrorRow] = []
         if load:
             store = open_store(config)
             failures = _measure_stages(config, stages, prompts, load(), run_dir, store, began, before)
@@ -191,7 +192,7 @@ def _measure_stages(
     store: Store,
     began: Mapping[str, object],
     before: Callable[[Path], None] | None,
-) -> list[Failure]:
+) -> list[ErrorRow]:
     import torch
 
     from specstudy.measure.finite import refuse_unless_finite
@@ -224,7 +225,7 @@ def _measure_stages(
     return failures
 
 
-def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple[list[RenderedPrompt], list[Failure]]:
+def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple[list[RenderedPrompt], list[ErrorRow]]:
     rendered, failures = [], []
     alike: dict[Position, Position] = {}  # very many prompts have few positions that differ
     longest = pair.context_length
@@ -242,7 +243,7 @@ def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple
             positions = tuple(alike.setdefault(position, position) for position in shown.positions)
             rendered.append(replace(shown, positions=positions))
         except ValueError as error:
-            failures.append(Failure.of("render", prompt.prompt_id, error))
+            failures.append(failure("render", prompt.prompt_id, error))
     return rendered, failures
 
 
@@ -281,30 +282,24 @@ def _publish_prompts(run_dir: Path, prompts: Sequence[Prompt]) -> None:
     asked: list[object] = [PromptAsked(prompt_id=p.prompt_id, category=p.category, group=p.group) for p in prompts]
     publish_table(run_dir, "prompts", to_table("prompts", asked))
     rows: list[object] = [
-        PromptVersion(
-            prompt_id=prompt.prompt_id,
-            category=prompt.category,
-            original_id=prompt.version.original_id,
-            kind=prompt.version.kind,
-            dose=prompt.version.dose,
-            control_id=prompt.version.control_id,
-            hidden=prompt.version.hidden,
-            hidden_from_both=prompt.version.hidden_from_both if prompt.version.hidden else None,
-            temperature=prompt.version.temperature,
-            draft_temperature=prompt.version.draft_temperature,
-        )
+        PromptVersion(prompt_id=prompt.prompt_id, category=prompt.category, **_told_of(prompt.version))
         for prompt in prompts
         if prompt.version
     ]
     publish_table(run_dir, "prompt_versions", to_table("prompt_versions", rows))
 
 
-def _publish_errors(run_dir: Path, failures: Sequence[Failure], stages: set[str]) -> None:
+def _told_of(version: Version) -> dict[str, Any]:
+    """A version's own columns."""
+    return asdict(version) | ({} if version.hidden else {"hidden_from_both": None})
+
+
+def _publish_errors(run_dir: Path, failures: Sequence[ErrorRow], stages: set[str]) -> None:
     """The `errors` table: failures of the stages that ran now, and what other stages left there before."""
     rows: list[object] = []
     if table_path(run_dir, "errors").exists():
         rows += [r for r in to_records("errors", read_table(run_dir, "errors")) if r.stage not in stages | {"render"}]
-    rows += {(f.stage, f.prompt_id): f.row() for f in failures}.values()
+    rows += {(f.stage, f.prompt_id): f for f in failures}.values()
     publish_table(run_dir, "errors", to_table("errors", rows))
 
 
@@ -320,7 +315,7 @@ def _report_failed_checks(run_dir: Path) -> int:
     return 1 if failed else 0
 
 
-def _report_failures(failures: Sequence[Failure], run_dir: Path) -> int:
+def _report_failures(failures: Sequence[ErrorRow], run_dir: Path) -> int:
     if not failures:
         return 0
     first = failures[0]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from specstudy.records import STAGE_TABLES, TIMING_COLUMNS
+from specstudy.records import KEY_COLUMNS, STAGE_TABLES, TIMING_COLUMNS
 from specstudy.tables.run_directory import read_table, table_path
-from specstudy.tables.schema import KEY_COLUMNS, sort_by_key
+from specstudy.tables.schema import sort_by_key
 
 MEASURED_TABLES = tuple(name for stage, names in STAGE_TABLES.items() if stage != "analyze" for name in names)
 

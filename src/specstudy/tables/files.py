@@ -124,9 +124,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Makes a rename survive a power cut; Windows has no such call."""
-    if os.name == "nt":
-        return
+    """Makes a rename survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

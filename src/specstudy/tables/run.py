@@ -35,6 +35,10 @@ class Run:
         """A table as a frame. Raises UserError if it is unknown, missing, damaged or outdated."""
         return to_frame(read_table(self.path, name))
 
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Every table that the run has so far, by name."""
+        return {name: self.table(name) for name in self.tables}
+
     def __getattr__(self, name: str) -> pd.DataFrame:
         if name not in TABLES:
             raise AttributeError(f"a run has no {name!r}; its tables are {', '.join(TABLES)}")

@@ -22,10 +22,9 @@ import yaml
 from filelock import FileLock, Timeout
 
 from specstudy.errors import UserError
-from specstudy.records import STAGE_TABLES, TABLES
+from specstudy.records import KEY_COLUMNS, STAGE_TABLES, TABLES
 from specstudy.tables.files import atomic_file, cannot_write, remove_abandoned, temporary_path, write_atomically
 from specstudy.tables.schema import (
-    KEY_COLUMNS,
     InvalidRecordError,
     check_unique,
     schema_of,
@@ -90,7 +89,7 @@ def point_latest(run_dir: Path) -> None:
     try:
         temporary.symlink_to(run_dir.name, target_is_directory=True)
         os.replace(temporary, latest)
-    except (OSError, NotImplementedError):  # Windows without the right to link, some network drives
+    except OSError:  # some network drives
         temporary.unlink(missing_ok=True)
         write_atomically(latest, f"{run_dir.name}\n".encode())
 
@@ -126,7 +125,8 @@ def publish_table(run_dir: Path, name: str, rows: pa.Table) -> None:
     cannot be written; the earlier table then stays.
     """
     _check(name, rows)
-    _write(run_dir, name, rows)
+    with atomic_file(table_path(run_dir, name)) as file:
+        pq.write_table(with_declared_schema(name, rows), file, compression="zstd", write_page_checksum=True)
 
 
 def consolidate(run_dir: Path, stage: str, results: Iterable[Mapping[str, pa.Table]]) -> None:
@@ -168,11 +168,6 @@ def read_table(run_dir: Path, name: str) -> pa.Table:
 def _check(name: str, rows: pa.Table) -> None:
     validate(name, rows)
     check_unique(name, rows)
-
-
-def _write(run_dir: Path, name: str, rows: pa.Table) -> None:
-    with atomic_file(table_path(run_dir, name)) as file:
-        pq.write_table(with_declared_schema(name, rows), file, compression="zstd", write_page_checksum=True)
 
 
 @dataclass

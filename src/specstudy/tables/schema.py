@@ -13,54 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from specstudy.records import TABLES
+from specstudy.records import KEY_COLUMNS, TABLES
 
 SCHEMA_VERSION = 4
 """Raised whenever a column changes its name, type or meaning: results of another version are computed again."""
-
-_CONDITION = ("proposer", "stop", "stop_threshold", "temperature", "top_p", "gamma")
-_UNIT_OF_SPECULATION = ("prompt_id", *_CONDITION, "repetition")
-_ROUTING = ("prompt_id", "source", *_CONDITION, "repetition")
-KEY_COLUMNS: dict[str, tuple[str, ...]] = {
-    "prefill_tokens": ("prompt_id", "position"),
-    "prefill_heads": ("prompt_id", "layer", "head"),
-    "prefill_prompts": ("prompt_id",),
-    "decode_tokens": ("prompt_id", "repetition", "step"),
-    "decode_runs": ("prompt_id", "repetition"),
-    "decode_attention": ("prompt_id", "repetition", "position"),
-    "spec_tokens": (*_UNIT_OF_SPECULATION, "round", "index"),
-    "spec_rounds": (*_UNIT_OF_SPECULATION, "round"),
-    "spec_runs": _UNIT_OF_SPECULATION,
-    "correlations": ("level", "subset", "x", "y", "method"),
-    "condition_measures": (*_CONDITION, "measure"),
-    "condition_differences": (*_CONDITION, *(f"reference_{key}" for key in _CONDITION), "measure"),
-    "entropy_bound": ("category", "measure"),
-    "predictors": ("predictor", "metric", "minus"),
-    "calibration": ("predictor", "bin"),
-    "token_model": ("term",),
-    "between_within": ("predictor", "held", "level"),
-    "claims": ("claim_id",),
-    "sink_roles": ("measure", "place", "structural_role"),
-    "sink_predictions": ("positions", "held_constant", "predictor"),
-    "sink_tokens": ("measure", "threshold", "token_id"),
-    "sink_recurrence": ("quantity", "measure", "threshold"),
-    "sink_thresholds": ("measure", "threshold"),
-    "health_thresholds": ("measure", "threshold"),
-    "context_distributions": ("measure",),
-    "context_correlations": ("x", "y", "held_constant"),
-    "sink_answers": ("quantity", "measure"),
-    "prompts": ("prompt_id",),
-    "prompt_versions": ("prompt_id",),
-    "version_effects": ("measure", "kind", "dose"),
-    "link_verdicts": ("link", "kind"),
-    "version_models": ("kinds", "x", "y"),
-    "routing_tokens": (*_ROUTING, "round", "index", "layer"),
-    "routing_layers": (*_ROUTING, "layer"),
-    "routing_windows": ("source", "window", "layer"),
-    "routing_measures": ("measure", "layer"),
-    "routing_costs": (*_CONDITION, "batch"),
-    "errors": ("stage", "prompt_id", "kind", "message"),
-}
 
 _ARROW_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
