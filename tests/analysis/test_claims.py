@@ -154,7 +154,7 @@ def test_claims_on_sampling_need_a_sweep_and_are_answered_by_one():
     alone = claims_of_a_small_study()
     for key in ("temperature", "top_p"):
         assert alone[f"{key}_barely_matters"].verdict == "not_run"
-        assert f"{key} " in alone[f"{key}_barely_matters"].note
+        assert f"of {key}" in alone[f"{key}_barely_matters"].note
     grid = tuple(Condition(4, "model", "none", heat, nucleus) for heat in (0.01, 0.7, 1.0) for nucleus in (0.8, 1.0))
     plan = Plan(n_per_category=8, n_answer_tokens=48, conditions=grid, temperature_effect=-2.0)
     swept = claims_from(make_tables(plan))

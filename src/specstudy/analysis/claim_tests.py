@@ -175,8 +175,8 @@ def _paired(claim: Declaration, evidence: Evidence) -> Finding:
     key, measure = claim.test["key"], claim.test["measure"]
     differences, extremes = _extremes(key, measure, evidence, claim.test.get("values"))
     if extremes is None:
-        asked = " and ".join(map(str, claim.test.get("values", ()))) or "two of them"
-        return not_run(f"it needs {key} {asked} on the same prompts; experiment=sampling_sweep runs them")
+        asked = " and ".join(map(str, claim.test.get("values", ()))) or "several values"
+        return not_run(f"it needs {asked} of {key} on the same prompts; experiment=sampling_sweep runs them")
     estimate = mean(differences, evidence.settings, groups=evidence.groups)
     words = f"Mean {phrase(measure)} at {key} {extremes[1]:g} minus that at {extremes[0]:g}, paired by prompt,"
     return Finding(estimate, estimate.n, words)

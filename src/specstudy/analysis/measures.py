@@ -86,7 +86,7 @@ _DECLARED = (
         "tokens",
         _ANSWERS,
         "versions compare summary",
-        short="expected acceptance",
+        short="accept, same text",
     ),
     Measure(
         "acceptance_rate",
