@@ -12,7 +12,7 @@ from specstudy.analysis.join import Tables
 from specstudy.analysis.study import AnalysisResult, analyze
 
 FAST = AnalysisSettings(bootstrap_samples=100)
-SMALL = Plan(n_per_category=3, n_answer_tokens=24)
+SMALL = Plan(n_per_category=3, n_answer_tokens=24, repetitions=2)
 SHIFTS = {"irrelevant": Shift(health=-1, entropy_bits=1), "hidden_first": Shift(entropy_bits=1)}
 
 

@@ -81,7 +81,7 @@ def test_a_run_against_itself(capsys):
     assert "Both have the same configuration." in text
     assert "Both have the same models" in text
     assert "No claim changed its verdict." in text
-    assert text.count("the same in all") == 9
+    assert text.count("the same in all") == 11
     assert text.count("15 of 15 prompts") == 4
     assert "Only in" not in text
 
@@ -93,7 +93,7 @@ def test_speeds_of_a_busy_machine_are_shown_and_not_compared(capsys):
     words = " ".join(text.split())
     assert "Speeds are not compared: the machine of b was busy at gamma 4" in words
     assert text.count("not compared") == 1 + 3
-    assert text.count("the same in all") == 9 - 3
+    assert text.count("the same in all") == 11 - 3
 
 
 def test_what_is_missing_is_said(capsys):

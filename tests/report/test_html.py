@@ -155,7 +155,7 @@ def test_the_answer_stands_first(nasty_page):
     order = [body.index(f'id="{name}"') for name in ("answer", "claims", "chain", "prompts", "method", "limits")]
     assert order == sorted(order)
     answer = body[: order[1]]
-    assert answer.count('class="link ') == 3
+    assert answer.count('class="link ') == 5
     assert "Of the chain" in answer
     assert "At gamma 4, stop=none, temperature=0.7 " in answer
     assert "is constant (10)" in answer

@@ -39,11 +39,11 @@ def test_the_summary_says_what_was_found_and_where_it_is(capsys):
     words = " ".join(text.split())
     for part in (
         "verifier big, draft small, prompts study50",
-        "Of the chain's 3 links",
+        "Of the chain's 5 links",
         "At gamma 4 speculative decoding is faster",
         "median speedup 1.",
         "from step times 1.",
-        "eliability (odd against even tokens): entropy 0.",
+        "eliability of the mean over 2 answers",
         "Context health (0 to 10) is constant (10)",
         "No prompt failed.",
         "outputs/a-long-name-of-a-run-directory-1a2b3c4d/report.html",

@@ -110,9 +110,9 @@ def _keys(tables: Tables) -> pd.DataFrame:
 
 def groups_of(tables: Tables, prompt_ids: pd.Series) -> pd.Series:
     """The group of each prompt in a column of ids: what intervals draw together; a prompt without one is its own."""
-    known = frame_of(tables, "prompts").dropna(subset="group").set_index("prompt_id")["group"]
-    ids = prompt_ids.astype(object)
-    return ids.map(known.astype(object)).fillna(ids)
+    grouped = frame_of(tables, "prompts").dropna(subset="group")
+    known = dict(zip(grouped["prompt_id"], grouped["group"], strict=True))
+    return prompt_ids.astype(object).map(lambda prompt_id: known.get(prompt_id, prompt_id))
 
 
 def _first_position(tokens: pd.DataFrame) -> pd.DataFrame:
