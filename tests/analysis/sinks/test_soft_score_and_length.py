@@ -105,11 +105,11 @@ def test_nothing_measured_gives_nothing() -> None:
 
 @pytest.mark.long
 def test_place_alone_is_called_an_effect_of_length_in_one_of_twenty_studies() -> None:
-    n, settings = 300, AnalysisSettings(bootstrap_samples=500)
+    n, settings = 200, AnalysisSettings(bootstrap_samples=500)
     found = 0
     for seed in range(n):
-        scored = study(np.random.default_rng([seed, 2024]))
-        drawn = length.simulated_scores(scored, settings, most=50)
+        scored = study(np.random.default_rng([seed, 2024]), repeats=3)
+        drawn = length.simulated_scores(scored, settings, most=30)
         beyond = length.length_answers(length.soft_scores(scored, drawn, settings), drawn, settings)[2]
         found += not beyond.ci_low <= 0 <= beyond.ci_high
     assert found <= stats.binom.ppf(0.999, n, 0.05)
