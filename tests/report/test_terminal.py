@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from analysed import FAST, SMALL, analysed
 from rich.cells import cell_len
-from synthetic import make_tables
+from synthetic import Plan, make_tables
 
 from specstudy.analysis.study import analyze
 from specstudy.errors import UserError
@@ -79,7 +79,8 @@ def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
 
 @pytest.mark.parametrize(("speedup", "words"), [(1.2, "faster than"), (0.8, "slower than"), (1.0, "not significantly")])
 def test_speed_is_said_plainly(capsys, speedup, words):
-    assert words in " ".join(summary_of(*analysed(replace(SMALL, speedup=speedup)), capsys).split())
+    drafted = analysed(Plan(n_answer_tokens=8, speedup=speedup), stages=("spec",))
+    assert words in " ".join(summary_of(*drafted, capsys).split())
 
 
 def test_a_quiet_machine_needs_no_word_and_a_busy_one_is_named(capsys):
@@ -104,8 +105,8 @@ def test_timings_of_another_hour_are_told_apart(capsys):
 
 
 def test_the_coverage_of_an_interval_is_told_as_it_is(capsys):
-    result = analyze(make_tables(SMALL), replace(FAST, confidence=0.975))
-    terminal.summary(result, {}, MANIFEST, Path("outputs/run"))
+    drafted = {"spec_runs": make_tables(SMALL)["spec_runs"]}
+    terminal.summary(analyze(drafted, replace(FAST, confidence=0.975)), {}, MANIFEST, Path("outputs/run"))
     assert "(97.5 % interval [" in " ".join(capsys.readouterr().out.split())
 
 
