@@ -13,8 +13,8 @@ from synthetic import Plan, make_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.power import (
     LINK,
-    Measured,
     LinkPlan,
+    Measured,
     links_of,
     power,
     share_of_prompts,
