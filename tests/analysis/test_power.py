@@ -13,7 +13,7 @@ from synthetic import Plan, make_tables
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.power import (
     LINK,
-    Link,
+    LinkPlan,
     Measured,
     links_of,
     power,
@@ -25,9 +25,9 @@ from specstudy.errors import UserError
 
 COARSE = AnalysisSettings(bootstrap_samples=200)
 EXACT = Measured(1.0)
-CONTEXT = Link("context", EXACT, Measured(0.5, 3))
-ACROSS = Link("across texts", Measured(0.5, 3), Measured(0.6, 1))
-SAME = Link("same text", Measured(0.5, 3), Measured(0.6, 3), 0.8)
+CONTEXT = LinkPlan("context", EXACT, Measured(0.5, 3))
+ACROSS = LinkPlan("across texts", Measured(0.5, 3), Measured(0.6, 1))
+SAME = LinkPlan("same text", Measured(0.5, 3), Measured(0.6, 3), 0.8)
 
 
 def answers(values: list[list[float]]) -> pd.Series:
@@ -69,7 +69,7 @@ def test_deviations_are_those_from_the_prompts_own_mean():
 def test_the_correlation_of_means_is_attenuated_and_shared_errors_come_on_top():
     assert CONTEXT.y.reliability == pytest.approx(0.75)
     assert CONTEXT.observed(0.4) == pytest.approx(0.4 * np.sqrt(0.75))
-    alike = Link("same text", Measured(0.5, 1), Measured(0.5, 1), 0.6)
+    alike = LinkPlan("same text", Measured(0.5, 1), Measured(0.5, 1), 0.6)
     assert alike.observed(0.2) == pytest.approx(0.5 * 0.2 + 0.5 * 0.6)
 
 
@@ -105,7 +105,7 @@ def test_power_grows_with_the_effect_and_with_the_prompts():
 
 def test_shared_errors_support_a_link_of_texts_that_prompts_do_not_have():
     """On one text the verdict is about texts: the prompts' true values have nothing in common here."""
-    alike = Link("same text", Measured(0.5), Measured(0.5), 0.8)
+    alike = LinkPlan("same text", Measured(0.5), Measured(0.5), 0.8)
     same, across = (
         sum(verdicts(link, 0.0, 50, seed, COARSE)[1] == "supported" for seed in range(40)) for link in (alike, ACROSS)
     )
@@ -115,7 +115,7 @@ def test_shared_errors_support_a_link_of_texts_that_prompts_do_not_have():
 
 @pytest.mark.long
 @pytest.mark.parametrize("n_prompts", [50, 150])
-@pytest.mark.parametrize("link", [Link("exact", EXACT, EXACT), CONTEXT, ACROSS, SAME], ids=lambda link: link.name)
+@pytest.mark.parametrize("link", [LinkPlan("exact", EXACT, EXACT), CONTEXT, ACROSS, SAME], ids=lambda link: link.name)
 def test_a_link_at_the_margin_is_supported_in_at_most_one_of_forty(link, n_prompts):
     """At the margin in what is observed: on one text that is what the verdict is about, elsewhere it is the worst case.
 

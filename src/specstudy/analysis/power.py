@@ -43,7 +43,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkPlan:
     """A link to be simulated, named so that it is claimed to be positive.
 
     `shared`: the correlation of the two measures' deviations from the prompts' values, from answer to answer; 0 where
@@ -74,7 +74,7 @@ class Power:
     most: float
 
 
-def links_of(tables: Tables) -> list[Link]:
+def links_of(tables: Tables) -> list[LinkPlan]:
     """The links of the chain with the variances of a run: its decode answers, and its speculative ones across texts.
 
     Raises UserError where answers or prompts are too few to tell the variances apart.
@@ -87,13 +87,13 @@ def links_of(tables: Tables) -> list[Link]:
     context = Measured(1.0)
     repetitions = frame_of(tables, "spec_runs")["repetition"].nunique()
     links = [
-        Link("context_to_entropy", context, entropy),
-        Link("context_to_acceptance", context, accept),
-        Link("entropy_to_acceptance_same_text", entropy, accept, -shared_deviation(answers, VERIFIER, OUTCOME)),
-        Link("draft_entropy_to_acceptance_same_text", draft, accept, -shared_deviation(answers, DRAFT, OUTCOME)),
+        LinkPlan("context_to_entropy", context, entropy),
+        LinkPlan("context_to_acceptance", context, accept),
+        LinkPlan("entropy_to_acceptance_same_text", entropy, accept, -shared_deviation(answers, VERIFIER, OUTCOME)),
+        LinkPlan("draft_entropy_to_acceptance_same_text", draft, accept, -shared_deviation(answers, DRAFT, OUTCOME)),
     ]
     if conditions_measured(tables):
-        links.append(Link("entropy_to_acceptance_across_texts", entropy, Measured(accept.share, int(repetitions))))
+        links.append(LinkPlan("entropy_to_acceptance_across_texts", entropy, Measured(accept.share, int(repetitions))))
     return links
 
 
@@ -147,7 +147,7 @@ def shared_deviation(answers: pd.DataFrame, x: str, y: str) -> float:
 
 
 def power(
-    links: Sequence[Link],
+    links: Sequence[LinkPlan],
     rhos: Sequence[float],
     sizes: Sequence[int],
     n_studies: int,
@@ -162,7 +162,7 @@ def power(
                 yield Power(link.name, rho, n_prompts, link.observed(rho), least, most)
 
 
-def verdicts(link: Link, rho: float, n_prompts: int, seed: int, settings: AnalysisSettings) -> tuple[str, str]:
+def verdicts(link: LinkPlan, rho: float, n_prompts: int, seed: int, settings: AnalysisSettings) -> tuple[str, str]:
     """The verdicts of one simulated study: with no other link of the family decided, and with all of them."""
     estimate = study(link, rho, n_prompts, np.random.default_rng([seed, n_prompts]), settings)
     p = p_at_margin(LINK, estimate)
@@ -170,7 +170,7 @@ def verdicts(link: Link, rho: float, n_prompts: int, seed: int, settings: Analys
     return decide(LINK, estimate, adjusted, settings.confidence), decide(LINK, estimate, p, settings.confidence)
 
 
-def study(link: Link, rho: float, n_prompts: int, rng: np.random.Generator, settings: AnalysisSettings) -> Estimate:
+def study(link: LinkPlan, rho: float, n_prompts: int, rng: np.random.Generator, settings: AnalysisSettings) -> Estimate:
     """The link's estimate in a simulated study whose prompts' true values have Spearman's coefficient `rho`.
 
     True values and deviations are normal and independent of what is held constant, as the shares are those that are
