@@ -75,15 +75,22 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
 
 
 def multiplies_packed_weights(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether weights in oneDNN's own order are known to be multiplied faster here: x86 CPUs, bfloat16 in hardware."""
-    if device.type != "cpu" or dtype != torch.bfloat16 or platform.machine() not in X86:
+    """Whether weights in oneDNN's own order are known to be multiplied faster here: x86 CPUs, bfloat16 where it is in
+    hardware, float32 where vectors are those of AVX2."""
+    if device.type != "cpu" or platform.machine() not in X86:
         return False
+    is_best = {torch.bfloat16: has_native_bfloat16, torch.float32: _vectors_are_avx2}.get(dtype)
     operators = ("_reorder_linear_weight", "_linear_pointwise")
     return (
-        has_native_bfloat16()
+        is_best is not None
+        and is_best()
         and torch.backends.mkldnn.is_available()
         and all(hasattr(torch.ops.mkldnn, name) for name in operators)
     )
+
+
+def _vectors_are_avx2() -> bool:
+    return torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 
 def synchronize(device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Linear layers whose weights stand in oneDNN's own order: for inference on x86 CPUs in bfloat16.
+"""Linear layers whose weights stand in oneDNN's own order: for inference on x86 CPUs.
 
 torch keeps a weight row by row. For the few tokens of a decode step or a verifier pass oneDNN multiplies weights in its
 own order in far less time, to the same values (`make bench name=packed_linear`). The two operators are torch's own but
@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+DTYPES = (torch.bfloat16, torch.float32)
 FEWEST_ROWS = 64
 """oneDNN fills up blocks of so many rows: a narrower weight would take more memory and more time."""
 
@@ -38,7 +39,7 @@ def pack_linear_layers(module: nn.Module) -> None:
     """Put a packed layer in the place of every plain one. Other matrices (experts, embeddings) stay as they are."""
     for parent in list(module.modules()):
         for name, child in parent.named_children():
-            if type(child) is nn.Linear and child.weight.dtype == torch.bfloat16 and len(child.weight) >= FEWEST_ROWS:
+            if type(child) is nn.Linear and child.weight.dtype in DTYPES and len(child.weight) >= FEWEST_ROWS:
                 setattr(parent, name, PackedLinear(child))
 
 
