@@ -84,8 +84,8 @@ def test_speed_is_said_plainly(capsys, speedup, words):
 
 
 def test_a_quiet_machine_needs_no_word_and_a_busy_one_is_named(capsys):
-    assert "busy" not in summary_of(make_tables(SMALL), capsys)
-    text = summary_of(make_tables(replace(SMALL, load_average=3.2)), capsys)
+    assert "busy" not in summary_of(*analysed(), capsys)
+    text = summary_of(*analysed(replace(SMALL, load_average=3.2)), capsys)
     assert is_plain_and_narrow(text)
     words = " ".join(text.split())
     assert "The machine was busy" in words
@@ -98,7 +98,7 @@ def test_timings_of_another_hour_are_told_apart(capsys):
     later = (runs["gamma"] == 2).to_numpy()
     runs.loc[later, "measured_at"] = runs.loc[later, "measured_at"].str.replace("T12", "T15")
     runs.loc[later, "verifier_step_s"] = 0.09
-    words = " ".join(summary_of(tables, capsys).split())
+    words = " ".join(summary_of(analyze(tables, FAST), tables, capsys).split())
     assert "timed at 2 times" in words
     assert "2026-01-05 12:00 (load 1.0, 30.0 ms" in words
     assert "2026-01-05 15:00 (load 1.0, 90.0 ms" in words
@@ -139,7 +139,7 @@ def test_one_prompt_is_shown_whole(capsys):
     assert "code-02 (code)" in text
     assert "Structural sinks" in text
     assert "Anomalous sinks: none" in text
-    run = tables["spec_runs"].set_index("prompt_id").loc["code-02"]
+    run = tables["spec_runs"].query("repetition == 0").set_index("prompt_id").loc["code-02"]
     counts = f"{run['n_proposed']} proposed, {run['n_tested']} tested, {run['n_accepted']} accepted"
     assert f"{run['n_rounds']}: {counts}" in text
     assert f"alpha {run['alpha']:.2f}, accepted / proposed {run['acceptance_rate']:.2f}" in text

@@ -124,7 +124,7 @@ _DECLARED = (
         _RUNS,
         _ALL,
         short="speedup by steps",
-        look="sky o",
+        look="vermillion o",
     ),
     *(
         Measure(f"theoretical_speedup_{name}", label, "theory", table, _BY_CONDITION, look=look)
