@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from specstudy import open_run
 from specstudy.measure.decode import attention_from_generated
 from specstudy.measure.sinks import prefill_sums, received
+from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 
 N_TOKENS = 6000
@@ -81,5 +82,7 @@ def test_the_shipped_verifier_against_its_eager_maps(
     np.testing.assert_allclose(found.per_visible_query, (maps.sum(2) / np.arange(n, 0, -1)).mean((0, 1)), rtol=1e-5)
     np.testing.assert_allclose(found.share, maps.sum(2).mean((0, 1)) / n, rtol=1e-5)
     np.testing.assert_allclose(found.window, maps[:, :, -16:, :-16].mean((0, 1, 2)), rtol=1e-5)
-    answered = attention_from_generated(pair.verifier, ids[:-n_answer], ids[-n_answer:])
+    cached = CachedModel(pair.verifier)
+    cached.prefill(torch.tensor(ids[:-n_answer]))
+    answered = attention_from_generated(cached, ids[:-n_answer], ids[-n_answer:])
     np.testing.assert_allclose(answered, maps[:, :, -n_answer:, :-n_answer].mean((0, 1, 2)), rtol=1e-5)

@@ -111,5 +111,7 @@ def test_attention_from_generated_tokens_counts_the_answers_queries_only(name):
         maps = model.module(input_ids=torch.tensor([PROMPT + answer]), output_attentions=True).attentions
     model.module.set_attn_implementation(usual)
     expected = torch.stack([m[0, :, len(PROMPT) :, : len(PROMPT)] for m in maps]).mean((0, 1, 2))
-    found = decode.attention_from_generated(model, PROMPT, answer)
+    cached = CachedModel(model)
+    cached.prefill(torch.tensor(PROMPT))
+    found = decode.attention_from_generated(cached, PROMPT, answer)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-8)

@@ -18,6 +18,7 @@ from specstudy.measure.decode import attention_from_generated
 from specstudy.models import attention, attention_maps
 from specstudy.models import device as devices
 from specstudy.models.attention import reduced_attention
+from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
 
 Floats = NDArray[np.float64]
@@ -88,8 +89,15 @@ def test_only_counted_queries_count(model: LanguageModel, maps: Floats, monkeypa
     np.testing.assert_allclose(sums.paid_to_no_key.numpy(), 10 - maps[:, :, 30:].sum((2, 3)), rtol=1e-5, atol=1e-4)
 
 
-def test_attention_from_generated_counts_the_answer_alone(model: LanguageModel, maps: Floats) -> None:
-    found = attention_from_generated(model, IDS[:29], IDS[29:])
+@pytest.mark.parametrize("fewest_queries", [attention.FEWEST_QUERIES, 3])
+def test_attention_from_generated_counts_the_answer_alone(
+    model: LanguageModel, maps: Floats, fewest_queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(attention, "FEWEST_QUERIES", fewest_queries)
+    cached = CachedModel(model)
+    cached.prefill(torch.tensor(IDS[:33]))  # what it holds beyond the prompt is taken back
+    found = attention_from_generated(cached, IDS[:29], IDS[29:])
     np.testing.assert_allclose(found, maps[:, :, 29:, :29].mean((0, 1, 2)), rtol=1e-5, atol=1e-9)
 
 

@@ -17,7 +17,7 @@ from specstudy import formulas
 from specstudy.measure import sampling
 from specstudy.measure.finite import not_finite_error
 from specstudy.measure.sampling import Warp, Warped
-from specstudy.measure.sinks import BLOCK_TOKENS, prefill_sums
+from specstudy.measure.sinks import BLOCK_TOKENS, answer_sums
 from specstudy.measure.transfer import rows_to_host
 from specstudy.models import device as devices
 from specstudy.models.cache import CachedModel
@@ -263,12 +263,14 @@ def complete_warp(logits: Tensor, warp: Warp) -> Warped:
 
 
 def attention_from_generated(
-    model: LanguageModel, prompt_ids: Sequence[int], answer_ids: Sequence[int]
+    cached: CachedModel, prompt_ids: Sequence[int], answer_ids: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Mean attention [P] that the answer's tokens pay to each prompt position, over layers, heads and answer tokens."""
-    n_prompt = len(prompt_ids)
-    sums = prefill_sums(model, [*prompt_ids, *answer_ids], window=1, first_query=n_prompt)
-    received: NDArray[np.float64] = sums.column_sums.double().numpy().mean((0, 1))[:n_prompt]
+    """Mean attention [P] that the answer's tokens pay to each prompt position, over layers, heads and answer tokens.
+
+    `cached` holds at least the prompt.
+    """
+    sums = answer_sums(cached, [*prompt_ids], [*answer_ids])
+    received: NDArray[np.float64] = sums.column_sums.double().numpy().mean((0, 1))[: len(prompt_ids)]
     return received / len(answer_ids)
 
 
@@ -284,7 +286,7 @@ def measure_decode(
         forced = teacher_forced(
             pair, rendered.token_ids, generation.token_ids, settings.warp, settings.draft_warp, verifier
         )
-        attention = attention_from_generated(pair.verifier, rendered.token_ids, generation.token_ids)
+        attention = attention_from_generated(verifier, rendered.token_ids, generation.token_ids)
         keys = {**rendered.keys, "repetition": repetition}
         records["decode_tokens"] += _token_records(keys, pair, generation, forced)
         records["decode_runs"].append(_run_record(keys, pair, rendered, generation, forced))

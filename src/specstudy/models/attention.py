@@ -60,7 +60,8 @@ class _AttentionFunction(SumsOfLayers):
         s_aux: Tensor | None = None,
         **others: object,
     ) -> tuple[Tensor, None]:
-        """query [1, H, S, D], key [1, KV, S, D], value [1, KV, S, E] to output [1, S, H, E].
+        """query [1, H, S, D], key [1, KV, T, D], value [1, KV, T, E] to output [1, S, H, E]; the first T - S keys are
+        of tokens before the queries'.
 
         `softcap` bounds the scores (Gemma 2); `s_aux` [H] is the sink parameter, one more score that every query's
         softmax pays and no key receives (gpt-oss).
@@ -87,32 +88,34 @@ class _AttentionFunction(SumsOfLayers):
         """Add up one layer; with `value` also its output [H, S, E], float32."""
         n_heads, n_queries, _ = query.shape
         n_kv_heads, n_keys, head_dim = key.shape
+        past = n_keys - n_queries
         sums = self.new_layer(n_heads, n_keys, query.device)
         keys, values = key.float().transpose(1, 2), None if value is None else value.float()
         output = None if values is None else values.new_empty(n_heads, n_queries, values.shape[-1])
         step = chunk_queries(n_heads, n_keys)
-        for start in range(0 if values is not None else self.first_query, n_queries, step):
+        for start in range(0 if values is not None else max(0, self.first_query - past), n_queries, step):
             stop = min(start + step, n_queries)
-            visible, bias = _visible(attention_mask, start, stop)
+            end = past + stop
+            visible, bias = _visible(attention_mask, start, stop, past)
             first = 0 if visible is None else int(visible.any(0).int().argmax())
             rows = (query[:, start:stop].float() * scale).reshape(n_kv_heads, -1, head_dim)
-            scores = (rows @ keys[:, :, first:stop]).view(n_heads, stop - start, stop - first)
+            scores = (rows @ keys[:, :, first:end]).view(n_heads, stop - start, end - first)
             if softcap is not None:
                 scores = scores.div_(softcap).tanh_().mul_(softcap)
             if bias is not None:
                 scores += bias[:, first:]
             if visible is None:
-                scores[..., start - first :].masked_fill_(_later(stop - start, scores.device), -torch.inf)
+                scores[..., past + start - first :].masked_fill_(_later(stop - start, scores.device), -torch.inf)
             else:
                 scores.masked_fill_(~visible[:, first:], -torch.inf)
             weights = scores.softmax(-1)
             if sink is not None:
                 paid_to_keys = torch.sigmoid(scores.logsumexp(-1) - sink.float()[:, None])
                 weights *= paid_to_keys[..., None]
-                sums.paid_to_no_key += (1.0 - paid_to_keys[:, max(0, self.first_query - start) :]).sum(-1)
-            sums.add(weights, start, first, visible)
+                sums.paid_to_no_key += (1.0 - paid_to_keys[:, max(0, self.first_query - past - start) :]).sum(-1)
+            sums.add(weights, past + start, first, visible)
             if output is not None and values is not None:
-                grouped = weights.view(n_kv_heads, -1, stop - first) @ values[:, first:stop]
+                grouped = weights.view(n_kv_heads, -1, end - first) @ values[:, first:end]
                 output[:, start:stop] = grouped.view(n_heads, stop - start, -1)
         return output
 
@@ -135,9 +138,9 @@ def _later(n: int, device: torch.device) -> Tensor:
     return torch.ones(n, n, dtype=torch.bool, device=device).triu_(1)
 
 
-def _visible(attention_mask: Tensor | None, start: int, stop: int) -> tuple[Tensor | None, Tensor | None]:
-    """What a model's mask says for queries start to stop: (visible [q, stop], or None for all keys up to the query's
-    own; what it adds to the scores [q, stop], or None).
+def _visible(attention_mask: Tensor | None, start: int, stop: int, past: int) -> tuple[Tensor | None, Tensor | None]:
+    """What a model's mask says for queries start to stop, which `past` keys come before: (visible [q, past + stop], or
+    None for all keys up to the query's own; what it adds to the scores [q, past + stop], or None).
 
     Raises FloatingPointError if a query may see a later key.
     """
@@ -147,10 +150,10 @@ def _visible(attention_mask: Tensor | None, start: int, stop: int) -> tuple[Tens
         raise UserError("attention with a mask of its own for each head cannot be measured; choose another verifier")
     given = attention_mask[0, 0, start:stop]
     visible = given if given.dtype == torch.bool else given > torch.finfo(given.dtype).min / 2
-    if bool(visible.triu(start + 1).any()):
+    if bool(visible.triu(past + start + 1).any()):
         raise FloatingPointError("the attention mask lets a query see a later key")
-    bias = None if given.dtype == torch.bool else given[:, :stop].float()
-    return visible[:, :stop], bias
+    bias = None if given.dtype == torch.bool else given[:, : past + stop].float()
+    return visible[:, : past + stop], bias
 
 
 @contextmanager
