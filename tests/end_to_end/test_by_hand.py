@@ -58,8 +58,10 @@ def prompt_id(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def rows(table: pd.DataFrame, prompt_id: str) -> pd.DataFrame:
-    return table[table["prompt_id"] == prompt_id]
+def rows(table: pd.DataFrame, prompt_id: str, repetition: int = 0) -> pd.DataFrame:
+    """A prompt's rows, of one of its answers where there are several."""
+    own = table[table["prompt_id"] == prompt_id]
+    return own[own["repetition"] == repetition] if "repetition" in own else own
 
 
 def test_prefill(
@@ -116,7 +118,8 @@ def test_decode(prompt_id: str, study_run: Run, reference: PreTrainedModel, toke
     answer = output.sequences[0, len(ids) :]
     logs = torch.cat(output.logits).log_softmax(-1)
     table = rows(study_run.decode_tokens, prompt_id)
-    assert table["token_id"].tolist() == answer.tolist()
+    for repetition in range(3):
+        assert rows(study_run.decode_tokens, prompt_id, repetition)["token_id"].tolist() == answer.tolist()
     entropies = [stats.entropy(row.exp().numpy(), base=2) for row in logs]
     np.testing.assert_allclose(table["entropy_bits"], entropies, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(table["entropy_norm"], np.array(entropies) / np.log2(49152), rtol=1e-3, atol=1e-4)

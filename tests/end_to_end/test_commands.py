@@ -52,8 +52,8 @@ def test_the_study_leaves_tables_figures_and_a_report(study_run: Run, study_outp
         schema = pq.read_schema(study_run.path / "tables" / f"{name}.parquet").remove_metadata()
         assert schema.equals(schema_of(name).remove_metadata()), name
     assert study_run.errors.empty
-    for name in ("prefill_prompts", "decode_runs", "spec_runs"):
-        assert study_run.table(name)["prompt_id"].tolist() == ["code-01", "factual-01"]
+    for name, answers in (("prefill_prompts", 1), ("decode_runs", 3), ("spec_runs", 1)):
+        assert study_run.table(name)["prompt_id"].tolist() == answers * ["code-01"] + answers * ["factual-01"]
     drawn = {path.stem for path in (study_run.path / "figures").glob("*.png")}
     assert drawn >= DRAWERS.keys() - NEEDS_MORE
     assert drawn == {path.stem for path in (study_run.path / "figures").glob("*.svg")}

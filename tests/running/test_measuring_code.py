@@ -91,7 +91,7 @@ def test_a_stage_knows_how_models_are_loaded_and_run_and_nothing_of_tables_or_an
     assert {"measure/sinks.py", "formulas.py", "records.py"} <= package
     assert {name.split("/")[0] for name in package} <= {
         *("running", "models", "measure", "prompts"),
-        *("formulas.py", "routing_formulas.py", "records.py", "seeds.py", "condition.py"),
+        *("formulas.py", "routing_formulas.py", "records.py", "seeds.py", "condition.py", "clock.py"),
     }
     assert {name for name in package if name.startswith("prompts/")} == {"prompts/prompt.py"}
     assert {name for name in package if name.startswith("running/")} <= {f"running/stages/{n}.py" for n in NAMES}
