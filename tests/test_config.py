@@ -23,6 +23,7 @@ from specstudy.errors import UserError
 def test_defaults_are_those_of_the_study() -> None:
     config = StudyConfig()
     assert (config.decode.temperature, config.decode.top_p, config.decode.max_new_tokens) == (0.7, 0.9, 128)
+    assert (config.decode.repetitions, config.spec.repetitions) == (3, 1)
     assert (config.spec.gamma, config.spec.stop, config.seed) == ((4,), ("none",), 0)
     assert (config.prefill.window, config.prefill.threshold) == (16, 6.0)
 

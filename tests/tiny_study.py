@@ -36,13 +36,15 @@ def tiny_pair() -> Pair:
 
 
 def words(output_dir: Path, prompts: dict[str, str] = PROMPTS) -> list[str]:
-    """What the command line says for a study of these prompts with NEW_TOKENS; their file is written."""
+    """What the command line says for a study of these prompts with NEW_TOKENS and one answer each; their file is
+    written."""
     output_dir.mkdir(exist_ok=True)
     lines = [json.dumps({"prompt_id": name, "text": text}) for name, text in prompts.items()]
     path = output_dir / "prompts.jsonl"
     path.write_text("\n".join(lines) + "\n")
     place = [f"prompts.path={path}", f"output_dir={output_dir}"]
-    return ["prompts=file", *place, f"decode.max_new_tokens={NEW_TOKENS}", "execution.threads=1"]
+    answers = [f"decode.max_new_tokens={NEW_TOKENS}", "decode.repetitions=1"]
+    return ["prompts=file", *place, *answers, "execution.threads=1"]
 
 
 def configuration(output_dir: Path, prompts: dict[str, str] = PROMPTS, *further: str) -> StudyConfig:
