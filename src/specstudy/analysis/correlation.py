@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special, stats
 
 from specstudy.analysis.bootstrap import (
     NO_SPREAD,
@@ -164,13 +164,13 @@ def rank_effect(ranks: Floats, slopes: Floats) -> Floats:
 
 
 def _rank(design: Floats) -> int:
-    return int(np.linalg.matrix_rank(design))
+    return 1 if design.shape[1] == 1 else int(np.linalg.matrix_rank(design))
 
 
 def _t_test(value: float, degrees: int) -> float:
     if abs(value) >= 1:
         return 0.0
-    return float(2 * stats.t.sf(abs(value) * np.sqrt(degrees / (1 - value**2)), degrees))
+    return float(2 * special.stdtr(degrees, -abs(value) * np.sqrt(degrees / (1 - value**2))))
 
 
 def _clustered_test(found: Resampled) -> float:
