@@ -73,7 +73,7 @@ def reliability(result: AnalysisResult, tables: Tables) -> Figure | None:
             reason = wrapped(str(row.null_reason), 50)
             axes.text(0.02, place, reason, va="center", color=MUTED, fontsize=8, in_layout=False)
     axes.set_yticks(
-        places, [f"{wrapped(label(row.measure))}\n{answers_in_words(row.answers)}" for row in rows_of(frame)]
+        places, [f"{wrapped(label(row.measure), 44)}\n{answers_in_words(row.answers)}" for row in rows_of(frame)]
     )
     axes.invert_yaxis()
     axes.set_xlim(0, 1.02)

@@ -21,14 +21,14 @@ def calibration(result: AnalysisResult, tables: Tables) -> Figure | None:
         return None
     by_predictor = {str(name): points for name, points in rows.groupby("predictor", sort=False)}
     n_rows = -(-len(by_predictor) // _COLUMNS)
-    figure = new_figure(7.4, 0.7 + 2.5 * n_rows)
+    figure = new_figure(7.4, 0.7 + 2.6 * n_rows)
     panels = figure.subplots(n_rows, _COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, (name, points) in zip(panels, by_predictor.items(), strict=False):
         _reliability_diagram(axes, points)
         score = result.mechanism.scores[name, "calibration_error", ""]
         error = "" if score.value is None else f"{number(score.value, 3)} {interval(score.low, score.high, 3)}"
         chance = number(result.mechanism.scores[name, "calibration_error_by_chance", ""].value, 3)
-        axes.set_title(f"{label(name)}\ncalibration error {error}, by chance {chance}", fontsize=8)
+        axes.set_title(f"{label(name)}\ncalibration error {error}\nby chance {chance}", fontsize=8)
         axes.tick_params(labelbottom=True)
     for axes in panels[len(by_predictor) :]:
         axes.set_axis_off()
