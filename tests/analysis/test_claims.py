@@ -92,9 +92,9 @@ def test_declarations_are_well_formed():
     claims = declarations()
     assert len({claim.id for claim in claims}) == len(claims)
     assert [claim.link for claim in claims if claim.link] == [
-        "attention to entropy",
+        "attention to verifier entropy",
         "attention to draft entropy",
-        "entropy to acceptance",
+        "verifier entropy to acceptance",
         "draft entropy to acceptance",
         "attention to acceptance",
     ]

@@ -107,7 +107,8 @@ def _effect(value: float) -> str:
 
 
 def _number(value: float, form: str = "g") -> str:
-    return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
+    text = f"{value:{form}}"
+    return (text if float(text) else text.removeprefix("-")).replace("-", "\N{MINUS SIGN}")
 
 
 def _decided(claim: Declaration, low: float, high: float) -> str:
