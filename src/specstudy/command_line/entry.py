@@ -124,7 +124,7 @@ def _status_of_point(stage: Stage, composed: DictConfig) -> int:
     """What the stage returned; what went wrong is said at once, as it would be without a sweep."""
     try:
         return stage(overrides.from_hydra(composed)) or 0
-    except Exception as error:
+    except Exception as error:  # sorted at once: what the user can mend is told, a bug is shown in full
         if _is_told(error):
             return 2
         traceback.print_exc()  # a bug in one point is shown in full, and the other points go on
@@ -153,7 +153,7 @@ def _status(run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(interruption.MESSAGE, file=sys.stderr)
         return interruption.INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # sorted at once: what the user can mend is told, a bug is shown in full
         if _is_told(error):
             return 2
         raise
