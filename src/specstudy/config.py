@@ -86,7 +86,8 @@ class PrefillConfig(Section):
 
 @dataclass(frozen=True)
 class DecodeConfig(Section):
-    """The verifier's own sampling; temperature 0 is greedy."""
+    """The verifier's own sampling; temperature 0 is greedy. `attention_heads` also records what each attention head
+    does at every step, some half a megabyte an answer."""
 
     NAME: ClassVar[str] = "decode"
     temperature: float = setting(0.7, temperature_rule())
@@ -94,6 +95,7 @@ class DecodeConfig(Section):
     max_new_tokens: int = setting(128, whole(1, 1_000_000))
     repetitions: int = setting(3, whole(1, 10_000))
     recorded_candidates: int = setting(5, whole(1, 100))
+    attention_heads: bool = setting(False, FLAG)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, NewType, TypeVar, dataclass_transform
 
 Row = TypeVar("Row")
+Half = NewType("Half", float)
+"""A number that is kept in 16 bits."""
 
 TABLES: dict[str, type] = {}
 KEY_COLUMNS: dict[str, tuple[str, ...]] = {}
@@ -43,6 +45,34 @@ def table(name: str, key: tuple[str, ...]) -> Callable[[type[Row]], type[Row]]:
 
 def _null_reason() -> Any:
     return column("why measures of this row are null; null when all are defined")
+
+
+ATTENTION_MEASURES = {
+    "sink_mass": "attention to position 0",
+    "structural_mass": "attention to the prompt's other structural positions",
+    "content_mass": "attention to the prompt's other content positions",
+    "own_mass": "attention to the answer's own tokens",
+    "lookback_ratio": "a content position's mean attention over the sum of it and that of an answer's token",
+    "attention_entropy": "entropy of attention over keys, over log2 of the tokens up to the query's",
+    "attention_entropy_rest": "the same without position 0, of what remains",
+    "previous_mass": "attention to the token before the query's",
+}
+"""What is measured of the attention that a query pays, for each head; means over heads are recorded."""
+THIRDS = ("first_third", "middle_third", "last_third")
+"""Of a model's layers; a measure of one is a column of that name behind the measure's."""
+
+
+def attends(declared: type[Row]) -> type[Row]:
+    """A row with the columns of `ATTENTION_MEASURES`, each over all layers and over each third of them."""
+    columns = {"null_reason": ("str | None", _null_reason())}
+    for measure, meaning in ATTENTION_MEASURES.items():
+        columns[measure] = ("float | None", column(f"{meaning}; mean over the heads of all layers"))
+        for third in THIRDS:
+            columns[f"{measure}_{third}"] = ("float | None", column(f"the same of the {third.replace('_', ' ')}"))
+    for name, (kind, declaration) in columns.items():
+        declared.__annotations__[name] = kind
+        setattr(declared, name, declaration)
+    return declared
 
 
 SUBSETS = (
@@ -199,6 +229,40 @@ class DecodeAttention(GenerationRow):
     attention_from_generated: float = column("mean attention that the answer's tokens pay to this position")
     z_generated: float | None = column("robust z-score of ln attention_from_generated over content positions")
     null_reason: str | None = _null_reason()
+
+
+@table("decode_attention_steps", key=("prompt_id", "repetition", "step"))
+@attends
+class DecodeAttentionStep(GenerationRow):
+    """The verifier's query whose logits gave a generated token: that of the token before it."""
+
+    step: int = column("position of the generated token in the answer, from 0")
+
+
+@table("decode_attention_heads", key=("prompt_id", "repetition", "layer", "head"))
+class DecodeAttentionHead(GenerationRow):
+    """An attention head while an answer is written; lists go over the answer's steps. `lookback_ratio` follows from
+    content_mass and own_mass."""
+
+    layer: int = column("layer, from 0")
+    head: int = column("query head, from 0")
+    sink_mass: list[Half] = column("attention to position 0, step by step")
+    structural_mass: list[Half] = column("attention to the prompt's other structural positions")
+    content_mass: list[Half] = column("attention to the prompt's other content positions")
+    own_mass: list[Half] = column("attention to the answer's own tokens")
+    previous_mass: list[Half] = column("attention to the token before the query's; 0 where there is none")
+    attention_entropy_bits: list[Half] = column("entropy of attention over keys", "bits")
+    attention_entropy_rest_bits: list[Half] = column("the same without position 0, of what remains", "bits")
+
+
+@table("spec_attention_steps", key=(*_SPECULATION, "round", "index"))
+@attends
+class SpecAttentionStep(SpeculationRow):
+    """The verifier's query that tested a drafted token, or gave the bonus token: the row of spec_tokens with the same
+    key tells of that token."""
+
+    round: int = column("round, from 0")
+    index: int = column("place in the round, as in spec_tokens")
 
 
 @table("spec_tokens", key=(*_SPECULATION, "round", "index"))

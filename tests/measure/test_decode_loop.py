@@ -8,8 +8,12 @@ import tiny
 import torch
 
 from specstudy.measure import decode, sampling
+from specstudy.measure import teacher_forced as teacher_forced_module
 from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.sampling import Warp
+from specstudy.measure.sinks import answer_sums
+from specstudy.measure.teacher_forced import teacher_forced
+from specstudy.models.attention_steps import GeneratingQueries
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 
@@ -69,11 +73,11 @@ def test_padded_ids_have_no_part_in_entropy_or_draws():
 
 @pytest.mark.parametrize("block", [3, 256])
 def test_teacher_forcing_equals_uncached_passes(block, monkeypatch):
-    monkeypatch.setattr(decode, "BLOCK_TOKENS", block)
+    monkeypatch.setattr(teacher_forced_module, "BLOCK_TOKENS", block)
     verifier, draft = tiny.llama(1), tiny.llama(2)
     pair = Pair(verifier, draft, None, ())
     warp, answer = Warp(0.7, 0.9), [9, 4, 33, 12, 50, 8, 8]
-    forced = decode.teacher_forced(pair, PROMPT, answer, warp)
+    forced = teacher_forced(pair, PROMPT, answer, warp)
     for index in range(len(answer)):
         text = PROMPT + answer[:index]
         p_logits, q_logits = (tiny.uncached_logits(m, text)[-1:] for m in (verifier, draft))
@@ -94,9 +98,9 @@ def test_teacher_forcing_goes_on_from_the_cache_of_the_answer(name):
     settings, long_prompt = settings_for(20, warp), PROMPT * 3
     generation = decode.generate(verifier, long_prompt, settings, np.random.default_rng(0), cached)
     assert generation.token_ids == decode.generate(verifier, long_prompt, settings, np.random.default_rng(0)).token_ids
-    going_on = decode.teacher_forced(pair, long_prompt, generation.token_ids, warp, None, cached)
+    going_on = teacher_forced(pair, long_prompt, generation.token_ids, warp, None, cached)
     assert going_on.expected_accept == pytest.approx(
-        decode.teacher_forced(pair, long_prompt, generation.token_ids, warp).expected_accept, abs=1e-6
+        teacher_forced(pair, long_prompt, generation.token_ids, warp).expected_accept, abs=1e-6
     )
     assert cached.length == len(long_prompt) + 19
 
@@ -113,5 +117,6 @@ def test_attention_from_generated_tokens_counts_the_answers_queries_only(name):
     expected = torch.stack([m[0, :, len(PROMPT) :, : len(PROMPT)] for m in maps]).mean((0, 1, 2))
     cached = CachedModel(model)
     cached.prefill(torch.tensor(PROMPT))
-    found = decode.attention_from_generated(cached, PROMPT, answer)
+    queries = GeneratingQueries(torch.ones(len(PROMPT), dtype=torch.bool))
+    found = decode.attention_from_generated(answer_sums(cached, PROMPT, answer, queries), len(PROMPT), len(answer))
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-8)

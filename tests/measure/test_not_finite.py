@@ -8,13 +8,14 @@ import tiny
 import torch
 
 from specstudy.errors import UserError
-from specstudy.measure.decode import GenerationSettings, generate, teacher_forced
+from specstudy.measure.decode import GenerationSettings, generate
 from specstudy.measure.finite import NotFiniteError, refuse_unless_finite
 from specstudy.measure.prompt_lookup import PromptLookup
 from specstudy.measure.proposers import ModelProposer
 from specstudy.measure.sampling import Warp
 from specstudy.measure.sinks import describe_attention, negative_log2_likelihoods
 from specstudy.measure.speculative import SpeculativeLoop
+from specstudy.measure.teacher_forced import teacher_forced
 from specstudy.models.load import Pair
 
 PROMPT = [3, 5, 7, 11, 2, 40]

@@ -39,7 +39,8 @@ PREFILL_WAITS = {*ATTENTION, "sinks.negative_log2_likelihoods"}  # once a block 
 # Twice a layer, once an answer: its queries stand behind cached keys, so that a mask says what they see.
 MASK = {"attention._visible", "attention._AttentionFunction._reduce"}
 GENERATE_WAITS = {"transfer.rows_to_host"}  # once a token or round
-DECODE_WAITS = {*GENERATE_WAITS, *ATTENTION, *MASK, "decode.teacher_forced", "decode.complete_warp"}  # once a block
+FORCED = {"teacher_forced.teacher_forced", "teacher_forced.complete_warp"}  # once a block
+DECODE_WAITS = {*GENERATE_WAITS, *ATTENTION, *MASK, *FORCED}
 SPECULATE_WAITS = GENERATE_WAITS
 ALSO = {
     "prompt look-up": {"prompt_lookup.PromptLookup.propose"},  # once a round

@@ -11,9 +11,10 @@ import torch
 from rotary_models import dynamic_config, longrope, longrope_config
 from transformers import PreTrainedConfig
 
-from specstudy.measure.decode import GenerationSettings, generate, teacher_forced
+from specstudy.measure.decode import GenerationSettings, generate
 from specstudy.measure.sampling import Warp
 from specstudy.measure.sinks import negative_log2_likelihoods
+from specstudy.measure.teacher_forced import teacher_forced
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 from specstudy.models.rotary import constant_frequencies

@@ -15,17 +15,19 @@ from torch import Tensor
 
 from specstudy import formulas
 from specstudy.measure import sampling
+from specstudy.measure.attention_while_writing import attention_to_text, head_records, step_columns
 from specstudy.measure.finite import not_finite_error
-from specstudy.measure.sampling import Warp, Warped
-from specstudy.measure.sinks import BLOCK_TOKENS, answer_sums
+from specstudy.measure.sampling import Warp
+from specstudy.measure.teacher_forced import TeacherForced, teacher_forced
 from specstudy.measure.transfer import rows_to_host
 from specstudy.models import device as devices
+from specstudy.models.attention_sums import AttentionSums
 from specstudy.models.cache import CachedModel
 from specstudy.models.device import Mark
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.models.tokens import text_of, token_text, word_starts
 from specstudy.prompts.prompt import RenderedPrompt
-from specstudy.records import DecodeAttention, DecodeRun, DecodeToken
+from specstudy.records import DecodeAttention, DecodeAttentionStep, DecodeRun, DecodeToken
 
 
 @dataclass(frozen=True)
@@ -204,93 +206,42 @@ def _as_step(host: dict[str, list[float]]) -> Step | None:
     )
 
 
-@dataclass(frozen=True)
-class TeacherForced:
-    """The draft over the verifier's answer, token by token [T]."""
-
-    draft_entropy_bits: list[float] = field(default_factory=list)
-    draft_top_prob: list[float] = field(default_factory=list)
-    draft_top_margin: list[float] = field(default_factory=list)
-    expected_accept: list[float] = field(default_factory=list)
-
-
-@torch.inference_mode()
-def teacher_forced(
-    pair: Pair,
-    prompt_ids: Sequence[int],
-    answer_ids: Sequence[int],
-    warp: Warp,
-    draft_warp: Warp | None = None,
-    verifier: CachedModel | None = None,
-) -> TeacherForced:
-    """The draft's certainty and sum_x min(p(x), q(x)) before each answer token; both are fed the text in blocks.
-
-    `verifier` may hold the prompt already, so that it need not be fed again.
-    """
-    device = pair.verifier.device
-    ids = torch.tensor([*prompt_ids, *answer_ids[:-1]], device=device)
-    verifier, draft = verifier or CachedModel(pair.verifier), CachedModel(pair.draft)
-    first = len(prompt_ids) - 1
-    for cached in (verifier, draft):
-        cached.rollback(min(first, cached.length))
-        cached.prefill(ids[cached.length : first])
-    forced = TeacherForced()
-    for start in range(first, len(ids), BLOCK_TOKENS):
-        block = ids[start : start + BLOCK_TOKENS]
-        p_logits = verifier.forward(block, keep=len(block))
-        q_logits = draft.forward(block, keep=len(block))
-        raw = sampling.raw_statistics(q_logits)
-        if not bool(raw.finite.all()):
-            raise not_finite_error(pair.draft, ids[: start + len(block)])
-        p, q = complete_warp(p_logits, warp), complete_warp(q_logits, draft_warp or warp)
-        first_prob, second_prob = sampling.top_two(q_logits, raw.log_normalizer)
-        forced.draft_entropy_bits.extend(raw.entropy_bits.tolist())
-        forced.draft_top_prob.extend(first_prob.tolist())
-        forced.draft_top_margin.extend((first_prob - second_prob).tolist())
-        q_there = q.dense(pair.draft.vocabulary).gather(-1, p.ids)
-        forced.expected_accept.extend(sampling.expected_acceptance(p.probabilities, q_there).tolist())
-    return forced
-
-
-def complete_warp(logits: Tensor, warp: Warp) -> Warped:
-    """Warped distributions, among as many candidates as hold every nucleus. Waits for the device."""
-    warp = warp.widened()  # of many rows one is less certain
-    warped = sampling.warp(logits, warp)
-    while not bool(warped.complete.all()):
-        warp = warp.widened()
-        warped = sampling.warp(logits, warp)
-    return warped
-
-
-def attention_from_generated(
-    cached: CachedModel, prompt_ids: Sequence[int], answer_ids: Sequence[int]
-) -> NDArray[np.float64]:
-    """Mean attention [P] that the answer's tokens pay to each prompt position, over layers, heads and answer tokens.
-
-    `cached` holds at least the prompt.
-    """
-    sums = answer_sums(cached, [*prompt_ids], [*answer_ids])
-    received: NDArray[np.float64] = sums.column_sums.double().numpy().mean((0, 1))[: len(prompt_ids)]
-    return received / len(answer_ids)
+def attention_from_generated(sums: AttentionSums, n_prompt: int, n_answer: int) -> NDArray[np.float64]:
+    """Mean attention [P] that the answer's tokens pay to each prompt position, over layers, heads and answer tokens."""
+    received: NDArray[np.float64] = sums.column_sums.double().numpy().mean((0, 1))[:n_prompt]
+    return received / n_answer
 
 
 def measure_decode(
-    pair: Pair, rendered: RenderedPrompt, settings: GenerationSettings, rngs: Sequence[np.random.Generator]
+    pair: Pair,
+    rendered: RenderedPrompt,
+    settings: GenerationSettings,
+    rngs: Sequence[np.random.Generator],
+    attention_heads: bool = False,
 ) -> dict[str, list[object]]:
     """All decode records of the answers to a prompt, one for each generator: `decode_tokens`, `decode_runs`,
-    `decode_attention`."""
+    `decode_attention`, `decode_attention_steps`, and, if asked for, `decode_attention_heads`."""
     verifier = CachedModel(pair.verifier)
-    records: dict[str, list[object]] = {"decode_tokens": [], "decode_runs": [], "decode_attention": []}
+    names = ("decode_tokens", "decode_runs", "decode_attention", "decode_attention_steps", "decode_attention_heads")
+    records: dict[str, list[object]] = {name: [] for name in names if attention_heads or not name.endswith("heads")}
     answers = generate_rows(pair.verifier, rendered.token_ids, settings, rngs, verifier)
     for repetition, generation in enumerate(answers):
         forced = teacher_forced(
             pair, rendered.token_ids, generation.token_ids, settings.warp, settings.draft_warp, verifier
         )
-        attention = attention_from_generated(verifier, rendered.token_ids, generation.token_ids)
-        keys = {**rendered.keys, "repetition": repetition}
+        sums = attention_to_text(verifier, rendered, generation.token_ids)
+        assert sums.steps is not None
+        attention = attention_from_generated(sums, len(rendered.positions), len(generation.steps))
+        keys: dict[str, Any] = {**rendered.keys, "repetition": repetition}
         records["decode_tokens"] += _token_records(keys, pair, generation, forced)
         records["decode_runs"].append(_run_record(keys, pair, rendered, generation, forced))
         records["decode_attention"] += _attention_records(keys, rendered, attention)
+        records["decode_attention_steps"] += [
+            DecodeAttentionStep(**keys, step=step, **columns)
+            for step, columns in enumerate(step_columns(sums.steps, rendered))
+        ]
+        if attention_heads:
+            records["decode_attention_heads"] += head_records(keys, sums.steps)
     return records
 
 

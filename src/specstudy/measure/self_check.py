@@ -18,7 +18,7 @@ from torch import Tensor
 from specstudy.measure import rounding
 from specstudy.measure.check_outcomes import AttentionCheck, DistributionCheck, GreedyCheck, SelfCheck
 from specstudy.measure.checked_texts import MOST_TOKENS
-from specstudy.measure.decode import complete_warp, generate
+from specstudy.measure.decode import generate
 from specstudy.measure.logit_differences import (
     Comparison,
     Seen,
@@ -32,6 +32,7 @@ from specstudy.measure.logit_differences import (
 from specstudy.measure.sampling import Warp
 from specstudy.measure.speculation_records import SpeculationSettings, make_proposer
 from specstudy.measure.speculative import SpeculativeLoop
+from specstudy.measure.teacher_forced import complete_warp
 from specstudy.models.attention_check import attention_errors
 from specstudy.models.load import LanguageModel, Pair
 

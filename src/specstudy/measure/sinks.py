@@ -15,6 +15,7 @@ from specstudy.measure.finite import not_finite_error
 from specstudy.models import device as devices
 from specstudy.models.attention import reduced_attention
 from specstudy.models.attention_functions import calls_attention_functions
+from specstudy.models.attention_steps import GeneratingQueries
 from specstudy.models.attention_sums import AttentionSums
 from specstudy.models.cache import CachedModel, sliding_windows
 from specstudy.models.load import LanguageModel
@@ -51,26 +52,35 @@ def received(sums: AttentionSums) -> Received:
 
 
 @torch.inference_mode()
-def prefill_sums(model: LanguageModel, token_ids: list[int], window: int, first_query: int = 0) -> AttentionSums:
-    """One pass over token_ids; attention of the queries from `first_query` on."""
+def prefill_sums(
+    model: LanguageModel,
+    token_ids: list[int],
+    window: int,
+    first_query: int = 0,
+    generating: GeneratingQueries | None = None,
+) -> AttentionSums:
+    """One pass over token_ids; attention of the queries from `first_query` on, and of the generating ones by step."""
     ids = torch.tensor([token_ids], device=model.device)
-    with reduced_attention(model.module, model.dimensions.n_layers, window, first_query) as sums:
+    with reduced_attention(model.module, model.dimensions.n_layers, window, first_query, generating) as sums:
         model.module(input_ids=ids, use_cache=False, logits_to_keep=1)
     return sums.finish()
 
 
 @torch.inference_mode()
-def answer_sums(cached: CachedModel, prompt_ids: list[int], answer_ids: list[int]) -> AttentionSums:
-    """Attention of the answer's queries, in a pass over prompt and answer; `cached` holds the prompt, and more.
+def answer_sums(
+    cached: CachedModel, prompt_ids: list[int], answer_ids: list[int], generating: GeneratingQueries
+) -> AttentionSums:
+    """Attention of the answer's queries, and of the generating ones by step; `cached` holds all of the prompt but its
+    last token, and more.
 
-    The prompt is not passed again where every layer keeps all its keys: the answer alone is, behind them.
+    The prompt is not passed again where every layer keeps all its keys: its last token and the answer alone are.
     """
     model, n_prompt = cached.model, len(prompt_ids)
     if not calls_attention_functions(model.module) or any(sliding_windows(model.module.config)):
-        return prefill_sums(model, [*prompt_ids, *answer_ids], window=1, first_query=n_prompt)
-    cached.rollback(n_prompt)
-    with reduced_attention(model.module, model.dimensions.n_layers, 1, n_prompt) as sums:
-        cached.forward(torch.tensor(answer_ids, device=model.device), keep=1)
+        return prefill_sums(model, [*prompt_ids, *answer_ids], 1, n_prompt, generating)
+    cached.rollback(n_prompt - 1)
+    with reduced_attention(model.module, model.dimensions.n_layers, 1, n_prompt, generating) as sums:
+        cached.forward(torch.tensor([prompt_ids[-1], *answer_ids], device=model.device), keep=1)
     return sums.finish()
 
 

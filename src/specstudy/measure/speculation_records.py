@@ -11,16 +11,18 @@ import torch
 
 from specstudy import formulas
 from specstudy.clock import load_average, now
+from specstudy.measure.attention_while_writing import attention_to_text, step_columns
 from specstudy.measure.decode import Generation, GenerationSettings, generate
 from specstudy.measure.prompt_lookup import PromptLookup
 from specstudy.measure.proposers import AdaptiveStop, ModelProposer, Proposer, bound_stop, entropy_stop
 from specstudy.measure.speculative import Round, SpeculativeGeneration, SpeculativeLoop
 from specstudy.measure.timing import Costs, Theory, measured_costs, speedup_from_steps, step_times, theory
+from specstudy.models.cache import CachedModel
 from specstudy.models.early_exit import first_layers
 from specstudy.models.load import Pair
 from specstudy.models.tokens import text_of, token_text
 from specstudy.prompts.prompt import RenderedPrompt
-from specstudy.records import SpecRound, SpecRun, SpecToken
+from specstudy.records import SpecAttentionStep, SpecRound, SpecRun, SpecToken
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def measure_speculation(
     rng: np.random.Generator,
     baseline_rng: np.random.Generator,
 ) -> dict[str, list[object]]:
-    """All speculation records of one generation: `spec_tokens`, `spec_rounds`, `spec_runs`.
+    """All speculation records of one generation: `spec_tokens`, `spec_rounds`, `spec_runs`, `spec_attention_steps`.
 
     The verifier alone runs right before it on the same prompt, so that both see the same machine.
     """
@@ -85,6 +87,7 @@ def measure_speculation(
         ],
         "spec_rounds": [_round_record(keys, index, r) for index, r in enumerate(generation.rounds)],
         "spec_runs": [_run_record(run, pair, proposer, settings, baseline, generation)],
+        "spec_attention_steps": _attention_records(keys, loop.verifier, rendered, generation),
     }
 
 
@@ -155,6 +158,19 @@ def _token_records(keys: dict[str, Any], pair: Pair, index: int, r: Round, most_
             verifier_entropy_bits=r.final_entropy_bits,
             verifier_entropy_norm=r.final_entropy_bits / most_bits,
         )
+
+
+def _attention_records(
+    keys: dict[str, Any], verifier: CachedModel, rendered: RenderedPrompt, generation: SpeculativeGeneration
+) -> list[object]:
+    """Attention of the query behind each token of the answer, which tested the token drafted for that place, if any."""
+    sums = attention_to_text(verifier, rendered, generation.token_ids)
+    assert sums.steps is not None
+    places = ((index, place) for index, r in enumerate(generation.rounds) for place in range(len(r.emitted)))
+    return [
+        SpecAttentionStep(**keys, round=index, index=place, **columns)
+        for (index, place), columns in zip(places, step_columns(sums.steps, rendered), strict=True)
+    ]
 
 
 def _round_record(keys: dict[str, Any], index: int, r: Round) -> SpecRound:

@@ -20,6 +20,7 @@ from specstudy.errors import UserError
 from specstudy.models import grouped_attention, without_position
 from specstudy.models.attention_functions import attending_by, calls_attention_functions
 from specstudy.models.attention_maps import hooked_maps
+from specstudy.models.attention_steps import GeneratingQueries
 from specstudy.models.attention_sums import SumsOfLayers
 
 NAME = "specstudy_reduced"
@@ -93,7 +94,7 @@ class _AttentionFunction(SumsOfLayers):
         keys, values = key.float().transpose(1, 2), None if value is None else value.float()
         output = None if values is None else values.new_empty(n_heads, n_queries, values.shape[-1])
         step = chunk_queries(n_heads, n_keys)
-        for start in range(0 if values is not None else max(0, self.first_query - past), n_queries, step):
+        for start in range(0 if values is not None else max(0, self.first_needed - past), n_queries, step):
             stop = min(start + step, n_queries)
             end = past + stop
             visible, bias = _visible(attention_mask, start, stop, past)
@@ -158,14 +159,18 @@ def _visible(attention_mask: Tensor | None, start: int, stop: int, past: int) ->
 
 @contextmanager
 def reduced_attention(
-    module: PreTrainedModel, n_layers: int, window: int, first_query: int = 0
+    module: PreTrainedModel,
+    n_layers: int,
+    window: int,
+    first_query: int = 0,
+    generating: GeneratingQueries | None = None,
 ) -> Iterator[SumsOfLayers]:
     """Within this block, one forward pass of `module` adds up its attention; afterwards it runs as before."""
     if not calls_attention_functions(module):
-        with hooked_maps(module, n_layers, window, first_query) as maps:
+        with hooked_maps(module, n_layers, window, first_query, generating) as maps:
             yield maps
         return
-    function = _AttentionFunction(n_layers, window, first_query)
+    function = _AttentionFunction(n_layers, window, first_query, generating)
     before = module.config._attn_implementation
     # A hidden position stays hidden while its model is measured.
     mask = ALL_MASK_ATTENTION_FUNCTIONS[before] if before == without_position.NAME else sdpa_mask

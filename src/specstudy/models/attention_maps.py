@@ -14,6 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from specstudy.errors import UserError
 from specstudy.models import device as devices
+from specstudy.models.attention_steps import GeneratingQueries
 from specstudy.models.attention_sums import SumsOfLayers
 
 # model_type of those whose attention modules were seen to return their maps as the second of their results.
@@ -85,7 +86,9 @@ def _attention_modules(module: nn.Module) -> list[nn.Module]:
 
 
 @contextmanager
-def hooked_maps(module: PreTrainedModel, n_layers: int, window: int, first_query: int) -> Iterator[SumsOfLayers]:
+def hooked_maps(
+    module: PreTrainedModel, n_layers: int, window: int, first_query: int, generating: GeneratingQueries | None = None
+) -> Iterator[SumsOfLayers]:
     """Within this block, one forward pass of `module` adds up its attention; afterwards it runs as before.
 
     Raises UserError for an architecture whose maps nobody has checked, or that are not those of the model as it runs.
@@ -102,7 +105,7 @@ def hooked_maps(module: PreTrainedModel, n_layers: int, window: int, first_query
             "the attention of a Falcon model with ALiBi cannot be measured: its maps count the bias twice and so are "
             "not those of the model that decodes; choose another verifier"
         )
-    reader = _MapReader(n_layers, window, first_query)
+    reader = _MapReader(n_layers, window, first_query, generating)
     # Set in the configuration itself: the method that sets it for other models refuses these.
     before, config._attn_implementation = config._attn_implementation, "eager"
     handles = [module.register_forward_pre_hook(reader.refuse_if_too_large, with_kwargs=True)]

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from specstudy.errors import UserError
+from specstudy.models import attention_steps
+from specstudy.models.attention_steps import AttentionSteps, GeneratingQueries, LayerSteps
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,8 @@ class AttentionSums:
     column_sums [L, H, S] over all counted queries; window_sums [L, H, S] over the last `window` of them;
     visible_queries [L, S] (int64): how many counted queries can see the key; paid_to_no_key [L, H]: what a sink
     parameter takes, summed over counted queries (0 where there is none: rows then sum to 1);
-    boundary_entropy_bits [L, H] of the last query's attention, as a distribution over keys.
+    boundary_entropy_bits [L, H] of the last query's attention, as a distribution over keys; `steps` is None unless
+    generating queries were asked for.
     """
 
     column_sums: Tensor
@@ -27,13 +30,22 @@ class AttentionSums:
     boundary_entropy_bits: Tensor
     first_query: int
     window: int
+    steps: AttentionSteps | None
 
 
 class LayerSums:
     """Sums of one layer while its queries come in, in order."""
 
-    def __init__(self, n_heads: int, n_keys: int, window: int, first_query: int, device: torch.device) -> None:
-        self.n_keys, self.first_query = n_keys, first_query
+    def __init__(
+        self,
+        n_heads: int,
+        n_keys: int,
+        window: int,
+        first_query: int,
+        device: torch.device,
+        steps: LayerSteps | None = None,
+    ) -> None:
+        self.n_keys, self.first_query, self.steps = n_keys, first_query, steps
         self.first_late = max(first_query, n_keys - window)
         self.columns = torch.zeros(n_heads, n_keys, device=device)
         self.late = torch.zeros_like(self.columns)
@@ -48,6 +60,8 @@ class LayerSums:
         """
         _, n_queries, n_keys = weights.shape
         stop, end = start + n_queries, first_key + n_keys
+        if self.steps:
+            self.steps.add(weights, start, first_key)
         counted = max(0, self.first_query - start)
         if counted < n_queries:
             self.columns[:, first_key:end] += _sum_over_queries(weights[:, counted:])
@@ -74,13 +88,21 @@ class SumsOfLayers:
 
     row_tolerance = 1e-3
 
-    def __init__(self, n_layers: int, window: int, first_query: int) -> None:
-        self.n_layers, self.window, self.first_query = n_layers, window, first_query
+    def __init__(
+        self, n_layers: int, window: int, first_query: int, generating: GeneratingQueries | None = None
+    ) -> None:
+        self.n_layers, self.window, self.first_query, self.generating = n_layers, window, first_query, generating
         self._layers: list[LayerSums] = []
+
+    @property
+    def first_needed(self) -> int:
+        """The first query that is looked at."""
+        return min(self.first_query, self.generating.first) if self.generating else self.first_query
 
     def new_layer(self, n_heads: int, n_keys: int, device: torch.device) -> LayerSums:
         """The next layer's sums, empty."""
-        self._layers.append(LayerSums(n_heads, n_keys, self.window, self.first_query, device))
+        steps = LayerSteps(self.generating, n_keys) if self.generating else None
+        self._layers.append(LayerSums(n_heads, n_keys, self.window, self.first_query, device, steps))
         return self._layers[-1]
 
     def finish(self) -> AttentionSums:
@@ -109,4 +131,6 @@ class SumsOfLayers:
             raise FloatingPointError(
                 f"rows of attention do not sum to 1 (worst mean {float(totals.min()):.4f} to {float(totals.max()):.4f})"
             )
-        return AttentionSums(columns, late, visible, paid_to_no_key, entropy, self.first_query, self.window)
+        followed = [layer.steps for layer in self._layers if layer.steps]
+        steps = attention_steps.finished(followed, bool((paid_to_no_key > 0).any())) if followed else None
+        return AttentionSums(columns, late, visible, paid_to_no_key, entropy, self.first_query, self.window, steps)

@@ -13,12 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from specstudy.records import KEY_COLUMNS, TABLES
+from specstudy.records import KEY_COLUMNS, TABLES, Half
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised whenever a column changes its name, type or meaning: results of another version are computed again."""
 
-_ARROW_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_ARROW_TYPES: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    Half: pa.float16(),
+    bool: pa.bool_(),
+}
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -124,6 +130,7 @@ _FITS: dict[pa.DataType, Callable[[object], bool]] = {
     pa.string(): _is_text,
     pa.int64(): _is_integer,
     pa.float64(): _is_number,
+    pa.float16(): _is_number,
     pa.bool_(): _is_truth_value,
 }
 

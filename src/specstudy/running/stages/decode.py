@@ -1,4 +1,4 @@
-"""The verifier's own answers: `decode_tokens`, `decode_runs`, `decode_attention`."""
+"""The verifier's own answers: `decode_tokens`, `decode_runs`, `decode_attention`, and attention by step and head."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _measure_decode_unit(pair: Pair, config: StudyConfig, unit: Unit) -> Records
     rngs = [uniforms(config.seed, "decode", unit.prompt.seed_id, r) for r in range(config.decode.repetitions)]
     with altered(pair, unit.rendered, config.seed):
         settings = generation_settings(decode_settings(pair, config), unit.prompt)
-        return measure_decode(pair, unit.rendered, settings, rngs)
+        return measure_decode(pair, unit.rendered, settings, rngs, config.decode.attention_heads)
 
 
 DECODE = Stage(
@@ -44,6 +44,7 @@ DECODE = Stage(
         "top_p": config.decode.top_p,
         "max_new_tokens": config.decode.max_new_tokens,
         "recorded_candidates": config.decode.recorded_candidates,
+        "attention_heads": config.decode.attention_heads,
         "repetitions": config.decode.repetitions,  # answers of one prompt are one batch
     },
     measure=_measure_decode_unit,
