@@ -241,8 +241,8 @@ class DecodeAttentionStep(GenerationRow):
 
 @table("decode_attention_heads", key=("prompt_id", "repetition", "layer", "head"))
 class DecodeAttentionHead(GenerationRow):
-    """An attention head while an answer is written; lists go over the answer's steps. `lookback_ratio` follows from
-    content_mass and own_mass."""
+    """An attention head while an answer is written, where decode.attention_heads asks for it: lists over the steps.
+    `lookback_ratio` follows from content_mass and own_mass."""
 
     layer: int = column("layer, from 0")
     head: int = column("query head, from 0")
@@ -848,8 +848,11 @@ ROUTING_TABLES = ("routing_windows", "routing_measures", "routing_costs")
 VERSION_TABLES = ("version_effects", "link_verdicts", "version_models")
 STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
-    "decode": ("decode_tokens", "decode_runs", "decode_attention"),
-    "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
+    "decode": (
+        *("decode_tokens", "decode_runs", "decode_attention"),
+        *("decode_attention_steps", "decode_attention_heads"),
+    ),
+    "speculate": ("spec_tokens", "spec_rounds", "spec_runs", "spec_attention_steps"),
     "routing": ("routing_tokens", "routing_layers"),
     "analyze": (
         *("correlations", "condition_measures", "condition_differences", "entropy_bound", "claims"),

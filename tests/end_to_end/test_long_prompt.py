@@ -16,7 +16,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from specstudy import open_run
 from specstudy.measure.decode import attention_from_generated
 from specstudy.measure.sinks import answer_sums, prefill_sums, received
-from specstudy.models.attention_steps import GeneratingQueries
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 
@@ -85,7 +84,6 @@ def test_the_shipped_verifier_against_its_eager_maps(
     np.testing.assert_allclose(found.window, maps[:, :, -16:, :-16].mean((0, 1, 2)), rtol=3e-5)
     cached = CachedModel(pair.verifier)
     cached.prefill(torch.tensor(ids[:-n_answer]))
-    queries = GeneratingQueries(torch.ones(n - n_answer, dtype=torch.bool))
-    sums = answer_sums(cached, ids[:-n_answer], ids[-n_answer:], queries)
+    sums = answer_sums(cached, ids[:-n_answer], ids[-n_answer:])
     answered = attention_from_generated(sums, n - n_answer, n_answer)
     np.testing.assert_allclose(answered, maps[:, :, -n_answer:, :-n_answer].mean((0, 1, 2)), rtol=3e-5)

@@ -13,7 +13,6 @@ from specstudy.measure.decode import GenerationSettings
 from specstudy.measure.sampling import Warp
 from specstudy.measure.sinks import answer_sums
 from specstudy.measure.teacher_forced import teacher_forced
-from specstudy.models.attention_steps import GeneratingQueries
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 
@@ -117,6 +116,5 @@ def test_attention_from_generated_tokens_counts_the_answers_queries_only(name):
     expected = torch.stack([m[0, :, len(PROMPT) :, : len(PROMPT)] for m in maps]).mean((0, 1, 2))
     cached = CachedModel(model)
     cached.prefill(torch.tensor(PROMPT))
-    queries = GeneratingQueries(torch.ones(len(PROMPT), dtype=torch.bool))
-    found = decode.attention_from_generated(answer_sums(cached, PROMPT, answer, queries), len(PROMPT), len(answer))
+    found = decode.attention_from_generated(answer_sums(cached, PROMPT, answer), len(PROMPT), len(answer))
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-8)

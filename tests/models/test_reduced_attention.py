@@ -18,7 +18,6 @@ from specstudy.measure.decode import attention_from_generated
 from specstudy.models import attention, attention_maps
 from specstudy.models import device as devices
 from specstudy.models.attention import reduced_attention
-from specstudy.models.attention_steps import GeneratingQueries
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
 
@@ -98,8 +97,7 @@ def test_attention_from_generated_counts_the_answer_alone(
     monkeypatch.setattr(attention, "FEWEST_QUERIES", fewest_queries)
     cached = CachedModel(model)
     cached.prefill(torch.tensor(IDS[:33]))  # what it holds beyond the prompt is taken back
-    queries = GeneratingQueries(torch.ones(29, dtype=torch.bool))
-    found = attention_from_generated(sinks.answer_sums(cached, IDS[:29], IDS[29:], queries), 29, len(IDS) - 29)
+    found = attention_from_generated(sinks.answer_sums(cached, IDS[:29], IDS[29:]), 29, len(IDS) - 29)
     np.testing.assert_allclose(found, maps[:, :, 29:, :29].mean((0, 1, 2)), rtol=1e-5, atol=1e-9)
 
 

@@ -8,14 +8,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from specstudy.records import STAGE_TABLES, TABLES
+from specstudy.records import STAGE_TABLES, TABLES, Half
 
-_EXAMPLES: dict[Any, object] = {str: "word", int: 1, float: 0.5, bool: True}
+_EXAMPLES: dict[Any, object] = {str: "word", int: 1, float: 0.5, Half: 0.5, bool: True}
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _STRATEGIES: dict[Any, st.SearchStrategy[Any]] = {
     str: _TEXTS,
     int: st.integers(-(2**63), 2**63 - 1),
     float: st.floats(allow_nan=False, allow_infinity=False),
+    Half: st.floats(width=16, allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
 }
 

@@ -220,10 +220,10 @@ def measure_decode(
     attention_heads: bool = False,
 ) -> dict[str, list[object]]:
     """All decode records of the answers to a prompt, one for each generator: `decode_tokens`, `decode_runs`,
-    `decode_attention`, `decode_attention_steps`, and, if asked for, `decode_attention_heads`."""
+    `decode_attention`, `decode_attention_steps`, and `decode_attention_heads`, empty unless `attention_heads`."""
     verifier = CachedModel(pair.verifier)
     names = ("decode_tokens", "decode_runs", "decode_attention", "decode_attention_steps", "decode_attention_heads")
-    records: dict[str, list[object]] = {name: [] for name in names if attention_heads or not name.endswith("heads")}
+    records: dict[str, list[object]] = {name: [] for name in names}
     answers = generate_rows(pair.verifier, rendered.token_ids, settings, rngs, verifier)
     for repetition, generation in enumerate(answers):
         forced = teacher_forced(

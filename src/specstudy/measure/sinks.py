@@ -68,7 +68,7 @@ def prefill_sums(
 
 @torch.inference_mode()
 def answer_sums(
-    cached: CachedModel, prompt_ids: list[int], answer_ids: list[int], generating: GeneratingQueries
+    cached: CachedModel, prompt_ids: list[int], answer_ids: list[int], generating: GeneratingQueries | None = None
 ) -> AttentionSums:
     """Attention of the answer's queries, and of the generating ones by step; `cached` holds all of the prompt but its
     last token, and more.
