@@ -138,6 +138,42 @@ def test_decode(prompt_id: str, study_run: Run, reference: PreTrainedModel, toke
     attended = rows(study_run.decode_attention, prompt_id)
     expected = weights[:, :, len(ids) :, : len(ids)].mean((0, 1, 2))
     np.testing.assert_allclose(attended["attention_from_generated"], expected, rtol=1e-4, atol=1e-7)
+    content = ~rows(study_run.prefill_tokens, prompt_id)["is_structural"].to_numpy(dtype=bool)
+    steps = rows(study_run.decode_attention_steps, prompt_id)
+    for step, row in enumerate(steps.to_dict("records")):
+        for name, value in attention_behind(weights, content, step).items():
+            assert row[name] == pytest.approx(value.mean(), rel=1e-4, abs=1e-6), name
+            assert row[f"{name}_last_third"] == pytest.approx(value[20:].mean(), rel=1e-4, abs=1e-6), name
+    speculative = rows(study_run.spec_attention_steps, prompt_id)
+    tokens = rows(study_run.spec_tokens, prompt_id)
+    tested = tokens[(tokens["kind"] == "bonus") | tokens["outcome"].isin(["accepted", "rejected"])]
+    place = ["round", "index"]
+    assert speculative[place].to_numpy().tolist() == tested.sort_values(place)[place].to_numpy().tolist()
+    # The speculative answer is the same text: each of its queries pays what the same query pays in the other.
+    for name in ("sink_mass", "own_mass", "attention_entropy_rest_middle_third"):
+        np.testing.assert_allclose(speculative[name], steps[name], rtol=1e-4, atol=1e-6)
+
+
+def attention_behind(weights: np.ndarray, content: np.ndarray, step: int) -> dict[str, np.ndarray]:
+    """What the query pays whose logits gave the token of that step, [layers, heads] a measure."""
+    n_prompt = len(content)
+    position = n_prompt - 1 + step
+    row = weights[:, :, position, : position + 1]
+    inner = np.arange(1, n_prompt)
+    to_content, own = row[..., inner[content[1:]]].sum(-1), row[..., n_prompt:].sum(-1)
+    measures = {
+        "sink_mass": row[..., 0],
+        "content_mass": to_content,
+        "structural_mass": row[..., inner[~content[1:]]].sum(-1),
+        "own_mass": own,
+        "attention_entropy": stats.entropy(row, axis=-1) / np.log(position + 1),
+        "attention_entropy_rest": stats.entropy(row[..., 1:], axis=-1) / np.log(position),
+        "previous_mass": row[..., -2],
+    }
+    if step:
+        per_content = to_content / content[1:].sum()
+        measures["lookback_ratio"] = per_content / (per_content + own / step)
+    return measures
 
 
 @torch.inference_mode()

@@ -17,6 +17,7 @@ from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
 from specstudy.prompts.prompt import Position, Prompt, RenderedPrompt
 from specstudy.records import ATTENTION_MEASURES, THIRDS
+from specstudy.tables.schema import to_records, to_table
 
 Floats = NDArray[np.float64]
 ALL = {**attention_models.by_function(), **attention_models.by_maps()}
@@ -158,3 +159,18 @@ def test_faults_are_seen() -> None:
         finished(later)
     with pytest.raises(Exception, match="every layer"):
         finished(WEIGHTS, shift=1)  # the query of the step after: the last one is missing
+
+
+def test_heads_are_kept_in_half_precision_and_in_order() -> None:
+    steps = steps_of(attention_models.language_model(ALL["llama"]))
+    measures = writing.head_measures(steps, N_PROMPT, int(IS_CONTENT[1:].sum()))
+    records = writing.head_records({"prompt_id": "p", "category": "c", "repetition": 0}, steps)
+    table = to_records("decode_attention_heads", to_table("decode_attention_heads", records))
+    n_layers, n_heads, n_steps = steps.previous.shape
+    assert [(row.layer, row.head) for row in table] == [*np.ndindex(n_layers, n_heads)]
+    bits = np.log2(N_PROMPT + np.arange(n_steps))
+    for row in table:
+        for name in ("sink_mass", "structural_mass", "content_mass", "own_mass", "previous_mass"):
+            np.testing.assert_allclose(getattr(row, name), measures[name][row.layer, row.head], atol=5e-4)
+        entropy = measures["attention_entropy"][row.layer, row.head] * bits
+        np.testing.assert_allclose(row.attention_entropy_bits, entropy, rtol=1e-3)
