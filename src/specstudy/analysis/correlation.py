@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import special, stats
 
 from specstudy.analysis.bootstrap import (
+    FEWEST_DRAWN,
     NO_SPREAD,
     AnalysisSettings,
     Asymptotic,
@@ -117,8 +118,8 @@ def taken_by(design: Floats) -> float:
 
 def why_undefined(x: Floats, y: Floats, n_prompts: int, method: Method, design: Floats) -> str | None:
     """The reason why a correlation given a design is not defined, or None if it is."""
-    if n_prompts < 3:
-        return f"{n_prompts} prompts with both measures; 3 are needed"
+    if n_prompts < FEWEST_DRAWN:
+        return f"{n_prompts} independent prompts with both measures; {FEWEST_DRAWN} are needed"
     if len(x) - 1 - _rank(design) < 1:
         return f"{len(x)} rows are too few to hold {_rank(design) - 1} covariates constant"
     for name, values in (("x", x), ("y", y)):
