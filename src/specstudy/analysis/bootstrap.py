@@ -238,7 +238,7 @@ def jackknife_error(jackknife: Floats, groups: Codes | None = None) -> tuple[flo
     parts = (1 - 1 / sizes)[codes] * deviations**2
     variances = np.bincount(codes, parts)
     total = float(variances.sum())
-    if total <= 0:
+    if total <= (1e-12 * np.abs(jackknife[known]).max()) ** 2:  # no spread but by rounding
         return 0.0, float(len(parts) - len(sizes))
     uneven = float(np.sum((parts - (variances / sizes)[codes]) ** 2))
     by_parts = 2 * total**2 / uneven if uneven > 0 else np.inf
