@@ -278,6 +278,7 @@ NULLS = {
     "prompts given confounders": given_confounders(50, 0.0),
     "tokens": over_tokens(50, 0.0, 0.3),
     "inside prompts": within_prompts(50, 0.0),
+    "inside prompts of groups": within_prompts_of_groups,
     "log-odds": log_odds(50, 0.0),
 }
 
