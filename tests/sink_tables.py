@@ -80,7 +80,7 @@ def prompt_measures(n: int = 40, **measures: np.ndarray) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     names = [f"p{i:02d}" for i in range(n)]
     frame = pd.DataFrame({name: rng.normal(5, 1, n) for name in CONTEXT_MEASURES}, index=names)
-    return frame.assign(n_tokens=np.arange(20.0, 20.0 + n), **measures)
+    return frame.assign(group=names, n_tokens=np.arange(20.0, 20.0 + n), **measures)
 
 
 def _id(text: str) -> int:

@@ -82,8 +82,8 @@ def test_groups_of_equal_size_do_not_share_their_draws():
 
 
 def test_means_of_too_little_have_a_reason():
-    assert mean(np.array([1.0, np.nan]), SETTINGS).null_reason == "1 prompts; an interval needs 3"
-    assert "groups of 5 and 2" in difference(np.arange(5.0), np.arange(2.0), SETTINGS).null_reason
+    assert mean(np.array([1.0, np.nan]), SETTINGS).null_reason == "1 independent prompts; an interval needs 3"
+    assert "5 and 2" in difference(np.arange(5.0), np.arange(2.0), SETTINGS).null_reason
 
 
 @pytest.mark.parametrize(

@@ -130,8 +130,8 @@ def test_tokens_of_a_prompt_are_not_taken_for_independent():
     [
         (np.full(50, 10.0), "x is constant (10)"),
         (np.r_[np.full(48, 10.0), 4.2, 4.5], "x is nearly constant (10 in 48 of 50 rows)"),
-        (np.r_[np.full(48, np.nan), 1.0, 2.0], "2 prompts with both measures; 3 are needed"),
-        (np.full(50, np.nan), "0 prompts with both measures; 3 are needed"),
+        (np.r_[np.full(48, np.nan), 1.0, 2.0], "2 independent prompts with both measures; 3 are needed"),
+        (np.full(50, np.nan), "0 independent prompts with both measures; 3 are needed"),
     ],
 )
 @pytest.mark.parametrize("method", ["pearson", "spearman"])

@@ -18,6 +18,7 @@ def tokens(nats: np.ndarray, accepted: np.ndarray, prompts: list[str], category:
     return pd.DataFrame(
         {
             "prompt_id": pd.Categorical(prompts),
+            "group": pd.Categorical(prompts),
             "category": pd.Categorical([category] * len(prompts)),
             "draft_entropy_bits": nats / math.log(2),
             "expected_accept": accepted,
@@ -74,7 +75,8 @@ def test_categories_have_rows_of_their_own_and_few_prompts_no_interval() -> None
         tokens(rng.uniform(0.1, 2, 30), rng.uniform(0, 1, 30), [f"{name}{i % 2}" for i in range(30)], name)
         for name in ("code", "math")
     ]
-    frame = pd.concat([f.astype({"prompt_id": object, "category": object}) for f in frames]).astype("category")
+    names = dict.fromkeys(("prompt_id", "group", "category"), object)
+    frame = pd.concat([f.astype(names) for f in frames]).astype("category")
     frame = frame.astype({"draft_entropy_bits": float, "expected_accept": float})
     rows = entropy_bounds(frame, FAST)
     assert [(r.category, r.measure) for r in rows] == [

@@ -171,7 +171,7 @@ def test_intervals_need_three_prompts_and_say_so() -> None:
     row = analysed(tables).measure("overlap_with_previous")
     assert row.estimate is not None
     assert row.ci_low is None
-    assert row.null_reason == "2 prompts; an interval needs 3"
+    assert row.null_reason == "2 independent prompts; an interval needs 3"
 
 
 GAMMA = Condition(2, "model", "none", 0.7, 0.9, None)

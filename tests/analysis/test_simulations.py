@@ -121,6 +121,16 @@ def within_prompts(n_prompts: int, slope: float) -> Callable[[Rng], Estimate]:
     return study
 
 
+def within_prompts_of_groups(rng: Rng) -> Estimate:
+    """Slopes inside prompts whose scatter is for the most part that of their groups of three."""
+    n_groups, n_rows = 40, 30
+    prompts = np.repeat(np.arange(3 * n_groups), n_rows)
+    slopes = 0.3 * rng.normal(size=n_groups)[prompts // 3] + 0.1 * rng.normal(size=3 * n_groups)[prompts]
+    x = rng.normal(size=len(prompts))
+    y = slopes * x + rng.normal(size=len(prompts))
+    return median_within_prompt(x, y, prompts, "pearson", SETTINGS, prompts // 3)
+
+
 def median_of_groups(n_groups: int) -> Callable[[Rng], Estimate]:
     """Three prompts a group that are more like each other than like those of other groups."""
     groups = np.repeat(np.arange(n_groups), 3)
@@ -214,6 +224,7 @@ PLANTED = (
     Planted("tokens of 10 prompts", over_tokens(10, 0.4, 0.1), spearman_of(0.4), quick=2 * FEW),
     Planted("Pearson's correlation of tokens", over_tokens(50, 0.4, 0.3, "pearson"), 0.4),
     Planted("median inside 50 prompts", within_prompts(50, 0.5), 0.5 / np.sqrt(1.25)),
+    Planted("median inside prompts of 40 groups", within_prompts_of_groups, 0.0),
     Planted("mean of 50 prompts", lambda rng: mean(rng.normal(1, 2, 50), SETTINGS), 1.0),
     Planted("mean of 10 prompts", lambda rng: mean(rng.normal(1, 2, 10), SETTINGS), 1.0, quick=4 * FEW),
     Planted("median speed of 50 prompts", lambda rng: median(1.2 * np.exp(rng.normal(0, 0.2, 50)), SETTINGS), 1.2),
@@ -267,6 +278,7 @@ NULLS = {
     "prompts given confounders": given_confounders(50, 0.0),
     "tokens": over_tokens(50, 0.0, 0.3),
     "inside prompts": within_prompts(50, 0.0),
+    "inside prompts of groups": within_prompts_of_groups,
     "log-odds": log_odds(50, 0.0),
 }
 

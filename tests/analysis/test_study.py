@@ -138,7 +138,7 @@ def test_measures_that_are_null_throughout_are_named():
     result = analyze(tables, FAST)
     assert result.by_draft_entropy.empty
     record = result.find("prompt", "all", "context_health_soft", "mean_entropy_bits")
-    assert record.null_reason == "0 prompts with both measures; 3 are needed"
+    assert record.null_reason == "0 independent prompts with both measures; 3 are needed"
 
 
 def test_a_confounder_is_seen_through():

@@ -82,7 +82,7 @@ def test_one_dose_has_no_slope_and_few_prompts_no_interval() -> None:
     found = effects(measured(table), table)
     assert set(found) == {1}
     assert found[1].ci_low is None
-    assert found[1].null_reason == "2 prompts; an interval needs 3"
+    assert found[1].null_reason == "2 independent prompts; an interval needs 3"
 
 
 def test_p_values_are_adjusted_over_the_doses_and_not_for_the_slope() -> None:
@@ -115,7 +115,7 @@ def test_a_measure_that_was_not_taken_is_null_with_a_reason() -> None:
     rows = version_effects({"prompt_versions": table}, measured(table).assign(alpha=np.nan), SETTINGS)
     empty = [row for row in rows if row.measure == "alpha"]
     assert {row.difference for row in empty} == {None}
-    assert {row.null_reason for row in empty} == {"0 prompts; an interval needs 3"}
+    assert {row.null_reason for row in empty} == {"0 independent prompts; an interval needs 3"}
 
 
 def test_what_is_measured_of_a_version() -> None:

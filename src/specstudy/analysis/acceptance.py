@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
+from specstudy.analysis.join import Tables, frame_of, group_codes, numbers, of_condition
 from specstudy.analysis.means import estimate_frame, median, nested_mean, numbered
 from specstudy.analysis.measures import condition_name
 from specstudy.condition import Condition
@@ -27,7 +27,7 @@ def by_round_index(
         (
             (
                 {"condition": condition_name(condition, suffixes), "gamma": condition.gamma, "index": index},
-                nested_mean(rows["accepted"].to_numpy(), *numbered(rows["prompt_id"]), settings),
+                nested_mean(rows["accepted"].to_numpy(), *numbered(rows["group"]), settings),
             )
             for condition, tokens in tested.items()
             for index, rows in tokens.groupby("index", sort=True)
@@ -72,7 +72,7 @@ def _binned(
                 "bin_high": edges[min(number + 1, len(edges) - 1)],
                 "draft_entropy_bits": entropy[rows].mean(),
             }
-            yield key, nested_mean(values[rows], *numbered(tokens["prompt_id"][rows]), settings)
+            yield key, nested_mean(values[rows], *numbered(tokens["group"][rows]), settings)
 
 
 def round_times(tables: Tables, suffixes: Mapping[Condition, str], settings: AnalysisSettings) -> pd.DataFrame:
@@ -83,7 +83,7 @@ def round_times(tables: Tables, suffixes: Mapping[Condition, str], settings: Ana
         (
             (
                 {"condition": condition_name(condition, suffixes), "gamma": condition.gamma, "part": part},
-                median(_medians_by_prompt(own, f"{part}_s"), settings),
+                _median_over_prompts(tables, own, f"{part}_s", settings),
             )
             for condition in suffixes
             for own in [of_condition(rounds, condition)]
@@ -93,6 +93,6 @@ def round_times(tables: Tables, suffixes: Mapping[Condition, str], settings: Ana
     )
 
 
-def _medians_by_prompt(rounds: pd.DataFrame, column: str) -> Floats:
+def _median_over_prompts(tables: Tables, rounds: pd.DataFrame, column: str, settings: AnalysisSettings) -> Estimate:
     medians = pd.Series(numbers(rounds[column])).groupby(rounds["prompt_id"].to_numpy()).median()
-    return np.asarray(medians, dtype=np.float64)
+    return median(numbers(medians), settings, groups=group_codes(tables, medians.index))

@@ -1,6 +1,7 @@
 """Resampling by prompt: which prompts each bootstrap sample holds, and intervals from the resampled values.
 
-Tokens of one prompt are not independent, so the prompt is always what is drawn, with all its rows.
+Tokens of one prompt are not independent, so the prompt is always what is drawn, with all its rows; where prompts are
+not independent of each other either, a whole group of them is. What is said here of prompts holds for groups then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from specstudy.condition import STUDY_CONDITION, Condition
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
+FEWEST_DRAWN = 3
+"""An interval rests on at least so many prompts, or groups of them."""
 NO_SPREAD = "the same in every sample of prompts"
 
 
@@ -160,6 +163,23 @@ class Estimate:
         return replace(self, p_value=self.uncertainty.p_value(reference) if self.uncertainty else None)
 
 
+def too_few(n_drawn: int) -> str | None:
+    """Says that so few prompts, or groups of them, give no interval, or None."""
+    return f"{n_drawn} independent prompts; an interval needs {FEWEST_DRAWN}" if n_drawn < FEWEST_DRAWN else None
+
+
+def drawn_together(groups: Codes | None, kept: NDArray[np.bool_]) -> tuple[Codes, int]:
+    """The groups of the prompts that are kept, numbered from 0, and how many groups there are.
+
+    `groups` int (prompts,), None where each prompt is its own; `kept` (prompts,).
+    """
+    if groups is None:
+        n_kept = int(kept.sum())
+        return np.arange(n_kept, dtype=np.intp), n_kept
+    codes: Codes = np.unique(groups[kept], return_inverse=True)[1].astype(np.intp)
+    return codes, int(codes.max(initial=-1)) + 1
+
+
 def resampled(
     value: float, samples: Floats, jackknife: Floats, groups: Codes | None = None, inflation: float = 1.0
 ) -> Resampled | None:
@@ -175,6 +195,12 @@ def resampled(
     spread = float(np.nanstd(samples))
     widening = error / spread if error > 0 and spread > 0 else 1.0
     return Resampled(value, samples, inflation * widening, degrees, jackknife)
+
+
+def by_group(totals: Floats, groups: Codes | None) -> Floats:
+    """Prompts' parts in sums, float64 (prompts, k), added up within groups (prompts,): (groups, k)."""
+    codes, n_groups = drawn_together(groups, np.ones(len(totals), dtype=np.bool_))
+    return np.column_stack([np.bincount(codes, column, n_groups) for column in totals.T])
 
 
 def resampled_totals(
@@ -212,7 +238,7 @@ def jackknife_error(jackknife: Floats, groups: Codes | None = None) -> tuple[flo
     parts = (1 - 1 / sizes)[codes] * deviations**2
     variances = np.bincount(codes, parts)
     total = float(variances.sum())
-    if total <= 0:
+    if total <= (1e-12 * np.abs(jackknife[known]).max()) ** 2:  # no spread but by rounding
         return 0.0, float(len(parts) - len(sizes))
     uneven = float(np.sum((parts - (variances / sizes)[codes]) ** 2))
     by_parts = 2 * total**2 / uneven if uneven > 0 else np.inf

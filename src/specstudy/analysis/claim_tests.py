@@ -82,12 +82,12 @@ def _token_correlation(claim: Declaration, evidence: Evidence) -> Finding:
     if tokens.empty:
         return not_run(f"{test['x']} and {test['y']} were not both measured")
     x, y = (tokens[test[axis]].to_numpy() for axis in "xy")
-    prompts = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
+    prompts, groups = (numbered(tokens[key])[0] for key in ("prompt_id", "group"))
     words = f"{test['method'].title()} correlation of {phrase(test['x'])} with {phrase(test['y'])}"
     if test["subset"] == "within_prompt":
-        estimate = median_within_prompt(x, y, prompts, test["method"], evidence.settings)
+        estimate = median_within_prompt(x, y, prompts, test["method"], evidence.settings, groups)
         return Finding(_named(estimate, test), estimate.n, f"Median over prompts of the {words} within a prompt")
-    estimate = correlate(x, y, numbered(tokens["group"])[0], test["method"], evidence.settings)
+    estimate = correlate(x, y, groups, test["method"], evidence.settings)
     return Finding(_named(estimate, test), len(np.unique(prompts)), words)
 
 
@@ -212,7 +212,8 @@ def _version(claim: Declaration, evidence: Evidence) -> Finding:
     values, control_of = versions[test["measure"]], versions["control_id"]
     own = differences(rows, values, rows.index, rows["control_id"], columns="kind").mean(axis=1, skipna=False)
     of_control = differences(rows, values, rows["control_id"], rows["control_id"].map(control_of), columns="kind")
-    estimate = mean(own.to_numpy(dtype=np.float64), evidence.settings, claim.reference)
+    groups = numbered(rows.groupby("original_id")["group"].first()[own.index])[0]
+    estimate = mean(own.to_numpy(dtype=np.float64), evidence.settings, claim.reference, groups)
     words = f"Mean change of {phrase(test['measure'])} by {', '.join(test['versions']).replace('_', ' ')}"
     if of_control.notna().to_numpy().any():
         moved = float(of_control.mean(axis=1).mean())

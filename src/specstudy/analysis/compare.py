@@ -12,13 +12,15 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
 from specstudy.analysis.join import Tables, conditions_measured, frame_of, of_condition, prompt_frame
 from specstudy.analysis.machine import DISAGREEMENT, machine_state
-from specstudy.analysis.means import average, estimate_frame
+from specstudy.analysis.means import average, estimate_frame, numbered
 from specstudy.analysis.measures import CONDITION_KEYS, At, condition_name, condition_suffixes, is_timed, measures_in
 from specstudy.condition import Condition
 from specstudy.errors import UserError
 from specstudy.tables.differences import differences, flatten
 
 COMPARED_TABLES = (
+    "prompts",
+    "prompt_versions",
     "prefill_prompts",
     "prefill_tokens",
     "decode_runs",
@@ -207,11 +209,13 @@ def _pair_name(a: str, b: str) -> str:
 def _all_differences(
     a: pd.DataFrame, b: pd.DataFrame, pairs: Mapping[str, tuple[Condition, Condition]], settings: AnalysisSettings
 ) -> Iterator[tuple[dict[str, object], Estimate]]:
+    # One of the runs may not have been told of groups.
+    groups = min((a["group"][a.index.isin(b.index)], b["group"][b.index.isin(a.index)]), key=pd.Series.nunique)
     of_conditions = measures_in("compare", "spec_runs")
     of_prompts = tuple(name for name in measures_in("compare") if name not in of_conditions)
-    yield from _differences("", a, b, of_prompts, settings)
+    yield from _differences("", a, b, of_prompts, groups, settings)
     for name, (x, y) in pairs.items():
-        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), of_conditions, settings)
+        yield from _differences(name, _prompts_at(a, x), _prompts_at(b, y), of_conditions, groups, settings)
 
 
 def _prompts_at(prompts: pd.DataFrame, condition: Condition) -> pd.DataFrame:
@@ -221,13 +225,19 @@ def _prompts_at(prompts: pd.DataFrame, condition: Condition) -> pd.DataFrame:
 
 
 def _differences(
-    condition: str, a: pd.DataFrame, b: pd.DataFrame, measures: tuple[str, ...], settings: AnalysisSettings
+    condition: str,
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    measures: tuple[str, ...],
+    groups: pd.Series,
+    settings: AnalysisSettings,
 ) -> Iterator[tuple[dict[str, object], Estimate]]:
     for measure in measures:
         both = pd.DataFrame({"a": a[measure], "b": b[measure]}).dropna()
         a_value, b_value = (average(measure, both[side].to_numpy(), settings).value for side in ("a", "b"))
         key: dict[str, object] = {"condition": condition, "measure": measure, "a": a_value, "b": b_value}
-        yield key, average(measure, (both["b"] - both["a"]).to_numpy(), settings)
+        codes = numbered(groups[both.index])[0]
+        yield key, average(measure, (both["b"] - both["a"]).to_numpy(), settings, groups=codes)
 
 
 def _sequences(

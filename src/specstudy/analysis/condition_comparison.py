@@ -16,7 +16,7 @@ import pandas as pd
 
 from specstudy import formulas
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers, of_condition, series_theory
+from specstudy.analysis.join import Tables, frame_of, group_codes, numbers, of_condition, series_theory
 from specstudy.analysis.means import average, estimate_frame, median
 from specstudy.analysis.measures import CONDITION_KEYS, THEORIES, measures_in
 from specstudy.condition import Condition
@@ -46,14 +46,14 @@ def compare_conditions(
         {
             (condition, row.measure): row
             for condition in suffixes
-            for row in _measures(condition, values[condition], settings)
+            for row in _measures(condition, values[condition], tables, settings)
         },
         {
             (condition, reference, row.measure): row
             for condition, reference in comparable_pairs(list(suffixes))
-            for row in _differences(condition, reference, values, settings)
+            for row in _differences(condition, reference, values, tables, settings)
         },
-        _theory_errors([values[condition] for condition in gammas], settings),
+        _theory_errors([values[condition] for condition in gammas], tables, settings),
     )
 
 
@@ -104,9 +104,12 @@ def _elementwise(function: Callable[[float], float | None], values: Floats) -> F
     return np.array([np.nan if result is None else result for result in results], dtype=np.float64)
 
 
-def _measures(condition: Condition, values: pd.DataFrame, settings: AnalysisSettings) -> Iterator[ConditionMeasure]:
+def _measures(
+    condition: Condition, values: pd.DataFrame, tables: Tables, settings: AnalysisSettings
+) -> Iterator[ConditionMeasure]:
+    groups = group_codes(tables, values.index)
     for name in map(str, values):
-        estimate = average(name.removesuffix("_error"), values[name].to_numpy(), settings)
+        estimate = average(name.removesuffix("_error"), values[name].to_numpy(), settings, groups=groups)
         n_lost = int(values["cost_ratio_flops"].notna().sum()) - estimate.n
         if name.startswith("breakeven_alpha") and estimate.n and n_lost:
             # An average over the prompts where drafting can pay would hide those where it cannot.
@@ -115,12 +118,17 @@ def _measures(condition: Condition, values: pd.DataFrame, settings: AnalysisSett
 
 
 def _differences(
-    condition: Condition, reference: Condition, values: Mapping[Condition, pd.DataFrame], settings: AnalysisSettings
+    condition: Condition,
+    reference: Condition,
+    values: Mapping[Condition, pd.DataFrame],
+    tables: Tables,
+    settings: AnalysisSettings,
 ) -> Iterator[ConditionDifference]:
     ours, theirs = values[condition].align(values[reference], join="inner", axis=0)
+    groups = group_codes(tables, ours.index)
     subtracted: dict[str, Any] = {f"reference_{key}": value for key, value in asdict(reference).items()}
     for name in measures_in("differences"):
-        estimate = average(name, (ours[name] - theirs[name]).to_numpy(), settings)
+        estimate = average(name, (ours[name] - theirs[name]).to_numpy(), settings, groups=groups)
         yield ConditionDifference(**asdict(condition), **subtracted, measure=name, **_told(estimate))
 
 
@@ -129,10 +137,10 @@ def _told(estimate: Estimate) -> dict[str, Any]:
     return {"n": estimate.n, **estimate.columns(), "null_reason": reason}
 
 
-def _theory_errors(values: list[pd.DataFrame], settings: AnalysisSettings) -> pd.DataFrame:
+def _theory_errors(values: list[pd.DataFrame], tables: Tables, settings: AnalysisSettings) -> pd.DataFrame:
     together = pd.concat(values) if values else pd.DataFrame(columns=[f"{name}_error" for name in THEORIES])
     by_prompt = together.astype(np.float64).groupby(level=0).mean()
-    return estimate_frame(
-        (({"measure": name}, median(by_prompt[f"{name}_error"].to_numpy(), settings)) for name in THEORIES),
-        ("measure",),
-    )
+    groups = group_codes(tables, by_prompt.index)
+    errors = {name: by_prompt[f"{name}_error"].to_numpy() for name in THEORIES}
+    rows = (({"measure": name}, median(error, settings, groups=groups)) for name, error in errors.items())
+    return estimate_frame(rows, ("measure",))

@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import special, stats
 
 from specstudy.analysis.bootstrap import (
+    FEWEST_DRAWN,
     NO_SPREAD,
     AnalysisSettings,
     Asymptotic,
@@ -37,10 +38,10 @@ def correlate(
 ) -> Estimate:
     """Correlation of x and y, given covariates, with a bootstrap interval over prompts.
 
-    x, y: float64 (rows,), NaN where not measured. prompts: int (rows,), the prompt of each row. covariates: float64
-    (rows, k) to hold constant (a partial correlation), None for none; categories are dummies. For Spearman, covariates
-    are ranked as x and y are before they are removed, so that what a covariate makes in any monotonic way is removed
-    too (to a dummy, ranking does nothing). Covariates are taken as given.
+    x, y: float64 (rows,), NaN where not measured. prompts: int (rows,), the prompt of each row, or its group.
+    covariates: float64 (rows, k) to hold constant (a partial correlation), None for none; categories are dummies. For
+    Spearman, covariates are ranked as x and y are before they are removed, so that what a covariate makes in any
+    monotonic way is removed too (to a dummy, ranking does nothing). Covariates are taken as given.
 
     The p-value is the t-test of a correlation where each prompt gives one row, else a t-test with the error of a
     jackknife over prompts.
@@ -57,7 +58,9 @@ def correlate(
     found = resampled_correlation(x, y, codes, method, design, settings)
     if found is None:
         return estimate(n, None, settings.confidence)
-    p_value = _t_test(found.value, n - 1 - _rank(design)) if n == n_prompts else _clustered_test(found)
+    one_row_each = n == n_prompts
+    taken = taken_by(design, n_prompts)
+    p_value = _t_test(found.value, n - 1 - _rank(design)) if one_row_each else _clustered_test(found, taken)
     if not found.is_constant:
         return estimate(n, found, settings.confidence, p_value)
     if abs(found.value) < 1 - 1e-9:
@@ -106,21 +109,22 @@ def resampled_correlation(
         correlations: Floats = np.tanh(np.arctanh(bounded) + moved / n / max(1 - value**2, 1e-12))
         return correlations
 
-    return resampled_totals(totals, coefficient, settings, inflation=taken_by(design))
+    return resampled_totals(totals, coefficient, settings, inflation=taken_by(design, len(totals)))
 
 
-def taken_by(design: Floats) -> float:
-    """How much wider an interval is for the degrees of freedom that a design (rows, k) takes beyond its constant."""
-    free = len(design) - 1
+def taken_by(design: Floats, n_prompts: int) -> float:
+    """How much wider an interval is for the degrees of freedom that a design (rows, k) takes beyond its constant, of
+    those that so many independent prompts have."""
+    free = n_prompts - 1
     return float(np.sqrt(free / (free + 1 - _rank(design))))
 
 
 def why_undefined(x: Floats, y: Floats, n_prompts: int, method: Method, design: Floats) -> str | None:
     """The reason why a correlation given a design is not defined, or None if it is."""
-    if n_prompts < 3:
-        return f"{n_prompts} prompts with both measures; 3 are needed"
-    if len(x) - 1 - _rank(design) < 1:
-        return f"{len(x)} rows are too few to hold {_rank(design) - 1} covariates constant"
+    if n_prompts < FEWEST_DRAWN:
+        return f"{n_prompts} independent prompts with both measures; {FEWEST_DRAWN} are needed"
+    if n_prompts - 1 - _rank(design) < 1:
+        return f"{n_prompts} independent prompts are too few to hold {_rank(design) - 1} covariates constant"
     for name, values in (("x", x), ("y", y)):
         reason = why_constant(values)
         if reason:
@@ -173,9 +177,9 @@ def _t_test(value: float, degrees: int) -> float:
     return float(2 * special.stdtr(degrees, -abs(value) * np.sqrt(degrees / (1 - value**2))))
 
 
-def _clustered_test(found: Resampled) -> float:
-    """p of no correlation by the jackknife over prompts, on Fisher's z scale."""
+def _clustered_test(found: Resampled, taken: float) -> float:
+    """p of no correlation by the jackknife over prompts, on Fisher's z scale; `taken` as `taken_by` has it."""
     bounded = np.clip(np.r_[found.value, found.jackknife], -1 + 1e-12, 1 - 1e-12)
     value, *without = np.arctanh(bounded)
     error, degrees = jackknife_error(np.array(without))
-    return Asymptotic(float(value), error, degrees).p_value(0.0) if error > 0 else 0.0
+    return Asymptotic(float(value), taken * error, degrees).p_value(0.0) if error > 0 else 0.0

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.correlation import Method, correlate
 from specstudy.analysis.means import numbered
 from specstudy.analysis.measures import (
@@ -104,8 +104,7 @@ def token_correlations(
     tokens: pd.DataFrame, pairs: list[tuple[str, Key]], settings: AnalysisSettings
 ) -> Iterator[tuple[Pair, Estimate]]:
     """Pairs (x, y) over tokens, with groups of prompts as clusters, not yet adjusted."""
-    codes = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
-    groups: Codes = numbered(tokens["group"])[0]
+    codes, groups = (numbered(tokens[key])[0] for key in ("prompt_id", "group"))
     categories = tokens["category"].astype(object).to_numpy()
     subsets = {"all": np.ones(len(tokens), dtype=bool)}
     subsets |= {str(category): categories == category for category in sorted(set(categories))}
@@ -115,7 +114,7 @@ def token_correlations(
             for subset, rows in subsets.items():
                 estimate = correlate(a[rows], b[rows], groups[rows], method, settings)
                 yield Pair("token", subset, x, y, method), estimate
-            inside = median_within_prompt(a, b, codes, method, settings)
+            inside = median_within_prompt(a, b, codes, method, settings, groups)
             yield Pair("token", "within_prompt", x, y, method), inside
 
 

@@ -13,7 +13,16 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
+from specstudy.analysis.bootstrap import (
+    AnalysisSettings,
+    Codes,
+    Estimate,
+    Floats,
+    drawn_together,
+    estimate,
+    resampled_quantile,
+    too_few,
+)
 from specstudy.analysis.means import nested_mean, numbered
 from specstudy.records import EntropyBound
 
@@ -42,9 +51,9 @@ def lower_bound(entropy_nats: Floats, coefficient: float = COEFFICIENT) -> Float
 def _rows(category: str, tokens: pd.DataFrame, settings: AnalysisSettings) -> Iterator[EntropyBound]:
     nats, accepted = tokens["draft_entropy_bits"].to_numpy() * math.log(2), tokens["expected_accept"].to_numpy()
     used = nats >= MIN_ENTROPY_NATS
-    nats, accepted, prompts = nats[used], accepted[used], tokens["prompt_id"][used].cat.remove_unused_categories()
-    codes, n_prompts = numbered(prompts)
-    violated = nested_mean((accepted < lower_bound(nats)).astype(np.float64), codes, n_prompts, settings)
+    nats, accepted, groups = nats[used], accepted[used], tokens["group"][used].cat.remove_unused_categories()
+    codes, n_groups = numbered(groups)
+    violated = nested_mean((accepted < lower_bound(nats)).astype(np.float64), codes, n_groups, settings)
     c95 = percentile((1.0 - accepted) ** 2 / nats, codes, LEVEL, settings)
     for measure, coefficient, found in (("violated_share", COEFFICIENT, violated), ("c95", None, c95)):
         yield EntropyBound(
@@ -57,24 +66,24 @@ def _rows(category: str, tokens: pd.DataFrame, settings: AnalysisSettings) -> It
         )
 
 
-def percentile(values: Floats, prompts: Codes, level: float, settings: AnalysisSettings) -> Estimate:
-    """The smallest of values (rows,) that `level` of them do not exceed, with an interval over prompts (rows,).
+def percentile(values: Floats, groups: Codes, level: float, settings: AnalysisSettings) -> Estimate:
+    """The smallest of values (rows,) that `level` of them do not exceed, with an interval over prompts; `groups` int
+    (rows,): what is drawn together, a prompt or several.
 
     Resampled percentiles are looked up among at most 2048 of the values, equally many apart.
     """
-    n, n_prompts = len(values), len(np.unique(prompts))
+    n, (codes, n_groups) = len(values), drawn_together(groups, np.ones(len(values), dtype=np.bool_))
     if not n:
         return Estimate(0, null_reason="no tokens")
     value = float(np.quantile(values, level, method="inverted_cdf"))
-    if n_prompts < 3:
-        return Estimate(n, value, null_reason=f"{n_prompts} prompts; an interval needs 3")
+    if reason := too_few(n_groups):
+        return Estimate(n, value, null_reason=reason)
     grid = np.unique(np.quantile(values, np.linspace(0, 1, min(n, _GRID)), method="inverted_cdf"))
-    counts = settings.counts(n_prompts)
-    codes = np.unique(prompts, return_inverse=True)[1]
-    # How many values of each prompt lie at or below each place of the grid: (prompts, grid).
+    counts = settings.counts(n_groups)
+    # How many values of each group lie at or below each place of the grid: (groups, grid).
     places = np.searchsorted(grid, values, side="left")
-    shape = (n_prompts, len(grid))
-    at = np.bincount(codes * shape[1] + places, minlength=n_prompts * shape[1]).reshape(shape)
+    shape = (n_groups, len(grid))
+    at = np.bincount(codes * shape[1] + places, minlength=n_groups * shape[1]).reshape(shape)
     below = at.cumsum(axis=1, dtype=np.float64)
     samples = grid[(counts @ below >= level * (counts @ below[:, -1])[:, None]).argmax(axis=1)]
-    return estimate(n, resampled_quantile(value, samples, n_prompts), settings.confidence)
+    return estimate(n, resampled_quantile(value, samples, n_groups), settings.confidence)

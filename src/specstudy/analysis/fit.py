@@ -5,23 +5,33 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled
+from specstudy.analysis.bootstrap import (
+    AnalysisSettings,
+    Codes,
+    Estimate,
+    Floats,
+    drawn_together,
+    estimate,
+    resampled,
+    too_few,
+)
 from specstudy.analysis.correlation import why_constant
 
 GRID_POINTS = 60
 
 
-def fitted_line(x: Floats, y: Floats, settings: AnalysisSettings) -> pd.DataFrame:
+def fitted_line(x: Floats, y: Floats, settings: AnalysisSettings, groups: Codes | None = None) -> pd.DataFrame:
     """Least-squares line with its pointwise bootstrap band: frame x, value, low, high over the range of x.
 
-    Empty under 3 prompts or where x is constant. The band is made as every interval over prompts is.
+    Empty under 3 prompts or where x is constant. The band is made as every interval over prompts is; `groups` int
+    (prompts,): prompts of one group are drawn together.
     """
     kept = np.isfinite(x) & np.isfinite(y)
-    x, y = x[kept], y[kept]
-    if len(x) < 3 or np.ptp(x) == 0:
+    x, y, (codes, n_groups) = x[kept], y[kept], drawn_together(groups, kept)
+    if too_few(n_groups) or np.ptp(x) == 0:
         return pd.DataFrame(columns=["x", "value", "low", "high"], dtype=np.float64)
     grid = np.linspace(x.min(), x.max(), GRID_POINTS)
-    (line,), samples, jackknife = _resampled_lines(x, y, grid, settings)
+    (line,), samples, jackknife = _resampled_lines(x, y, grid, codes, settings)
     places = zip(line.tolist(), samples.T, jackknife.T, strict=True)
     band = [estimate(len(x), resampled(*place), settings.confidence).columns("value", "") for place in places]
     return pd.DataFrame(band, dtype=np.float64).assign(x=grid)
@@ -33,22 +43,21 @@ def slope(x: Floats, y: Floats, settings: AnalysisSettings, groups: Codes | None
     `groups` int (prompts,): prompts of one group are drawn together.
     """
     kept = np.isfinite(x) & np.isfinite(y)
-    x, y, groups = x[kept], y[kept], None if groups is None else groups[kept]
-    if len(x) < 3:
-        return Estimate(len(x), null_reason=f"{len(x)} prompts; an interval needs 3")
+    x, y, (codes, n_groups) = x[kept], y[kept], drawn_together(groups, kept)
+    if reason := too_few(n_groups):
+        return Estimate(len(x), null_reason=reason)
     if reason := why_constant(x):
         return Estimate(len(x), null_reason=f"x {reason}")
-    rises = [np.diff(lines, axis=1)[:, 0] for lines in _resampled_lines(x, y, np.array([0.0, 1.0]), settings, groups)]
+    rises = [np.diff(lines, axis=1)[:, 0] for lines in _resampled_lines(x, y, np.array([0.0, 1.0]), codes, settings)]
     (value,), samples, jackknife = rises
     return estimate(len(x), resampled(float(value), samples, jackknife), settings.confidence)
 
 
 def _resampled_lines(
-    x: Floats, y: Floats, grid: Floats, settings: AnalysisSettings, groups: Codes | None = None
+    x: Floats, y: Floats, grid: Floats, codes: Codes, settings: AnalysisSettings
 ) -> tuple[Floats, Floats, Floats]:
-    """The line at each grid point: of all prompts (1, grid), in each sample (samples, grid), without each prompt or
-    group (n, grid)."""
-    codes = np.arange(len(x)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    """The line at each grid point: of all prompts (1, grid), in each sample (samples, grid), without each group, of
+    which `codes` (prompts,) are the numbers (groups, grid)."""
     n = int(codes.max()) + 1
     weights = (np.ones((1, len(x))), settings.counts(n)[:, codes], (np.ones((n, n)) - np.eye(n))[:, codes])
     whole, samples, jackknife = (_lines(x, y, drawn, grid) for drawn in weights)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings
-from specstudy.analysis.join import Tables, frame_of
+from specstudy.analysis.join import Tables, frame_of, groups_of
 from specstudy.analysis.links import link_verdicts
 from specstudy.analysis.version_effects import version_effects, version_frame
 from specstudy.analysis.version_models import version_models
@@ -17,9 +17,9 @@ from specstudy.records import LinkVerdict, VersionEffect, VersionModel
 
 @dataclass(frozen=True)
 class Interventions:
-    """`versions`: a row a version, indexed by prompt_id, with the columns of `prompt_versions` and the measures of
-    `version_frame` (NaN where not measured). `effects`, `links`, `models`: rows of `version_effects`,
-    `link_verdicts`, `version_models`. All are empty where a run has no versions."""
+    """`versions`: a row a version, indexed by prompt_id, with the columns of `prompt_versions`, its original's `group`
+    and the measures of `version_frame` (NaN where not measured). `effects`, `links`, `models`: rows of
+    `version_effects`, `link_verdicts`, `version_models`. All are empty where a run has no versions."""
 
     versions: pd.DataFrame
     effects: list[VersionEffect]
@@ -37,6 +37,7 @@ def analyze_interventions(tables: Tables, primary: Condition | None, settings: A
     measured = version_frame(tables, primary)
     effects = version_effects(tables, measured, settings)
     described = frame_of(tables, "prompt_versions").set_index("prompt_id").join(measured, how="left")
+    described = described.assign(group=groups_of(tables, described.index.to_series()))
     return Interventions(
         described, effects, link_verdicts(described, effects, settings), version_models(described, settings)
     )

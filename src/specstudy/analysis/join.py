@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy import formulas
-from specstudy.analysis.bootstrap import Floats
+from specstudy.analysis.bootstrap import Codes, Floats
 from specstudy.analysis.measures import (
     ANSWER_MEASURES,
     CONDITION_KEYS,
@@ -109,10 +109,21 @@ def _keys(tables: Tables) -> pd.DataFrame:
 
 
 def groups_of(tables: Tables, prompt_ids: pd.Series) -> pd.Series:
-    """The group of each prompt in a column of ids: what intervals draw together; a prompt without one is its own."""
-    grouped = frame_of(tables, "prompts").dropna(subset="group")
-    known = dict(zip(grouped["prompt_id"], grouped["group"], strict=True))
-    return prompt_ids.astype(object).map(lambda prompt_id: known.get(prompt_id, prompt_id))
+    """The group of each prompt in a column of ids: what intervals draw together.
+
+    A version of a prompt is of the group of its original; a prompt without a group is its own.
+    """
+    versions, grouped = frame_of(tables, "prompt_versions"), frame_of(tables, "prompts").dropna(subset="group")
+    original = dict(zip(versions["prompt_id"], versions["original_id"], strict=True))
+    originals = (original.get(prompt_id, prompt_id) for prompt_id in grouped["prompt_id"])
+    known = dict(zip(originals, grouped["group"], strict=True))
+    of_original = prompt_ids.astype(object).map(lambda prompt_id: original.get(prompt_id, prompt_id))
+    return of_original.map(lambda prompt_id: known.get(prompt_id, prompt_id))
+
+
+def group_codes(tables: Tables, prompt_ids: pd.Series | pd.Index) -> Codes:
+    """The groups of `groups_of` as numbers from 0, in the order in which they come: int (rows,)."""
+    return pd.factorize(groups_of(tables, pd.Series(prompt_ids)))[0].astype(np.intp)
 
 
 def _first_position(tokens: pd.DataFrame) -> pd.DataFrame:

@@ -11,14 +11,17 @@ import pandas as pd
 from scipy import stats
 
 from specstudy.analysis.bootstrap import (
+    FEWEST_DRAWN,
     AnalysisSettings,
     Codes,
     Estimate,
     Floats,
+    drawn_together,
     estimate,
     resampled,
     resampled_quantile,
     resampled_totals,
+    too_few,
 )
 from specstudy.analysis.measures import Key, is_timed
 
@@ -29,13 +32,12 @@ def mean(values: Floats, settings: AnalysisSettings, reference: float = 0.0, gro
     `groups` int (prompts,): prompts of one group are drawn together; p is then that of the bootstrap.
     """
     kept = np.isfinite(values)
-    values = values[kept]
-    codes: Codes = np.arange(len(values)) if groups is None else np.unique(groups[kept], return_inverse=True)[1]
+    values, (codes, n_groups) = values[kept], drawn_together(groups, kept)
     n = len(values)
-    if n < 3:
-        return Estimate(n, value=float(values.mean()) if n else None, null_reason=f"{n} prompts; an interval needs 3")
-    if codes.max() + 1 < n:
-        return replace(nested_mean(values, codes, int(codes.max()) + 1, settings).against(reference), n=n)
+    if reason := too_few(n_groups):
+        return Estimate(n, value=float(values.mean()) if n else None, null_reason=reason)
+    if n_groups < n:
+        return replace(nested_mean(values, codes, n_groups, settings).against(reference), n=n)
     value = float(values.mean())
     found = estimate(n, resampled(value, settings.counts(n) @ values / n, -values / (n - 1)), settings.confidence)
     return replace(found, p_value=float(stats.ttest_1samp(values, reference).pvalue)) if found.uncertainty else found
@@ -48,15 +50,10 @@ def median(values: Floats, settings: AnalysisSettings, reference: float = 0.0, g
     of one group are drawn together.
     """
     kept = np.isfinite(values)
-    values = values[kept]
+    values, (codes, n_groups) = values[kept], drawn_together(groups, kept)
     n = len(values)
-    if n < 3:
-        value = float(np.median(values)) if n else None
-        return Estimate(n, value=value, null_reason=f"{n} prompts; an interval needs 3")
-    codes: Codes = np.arange(n) if groups is None else np.unique(groups[kept], return_inverse=True)[1]
-    n_groups = int(codes.max()) + 1
-    if n_groups < 3:
-        return Estimate(n, value=float(np.median(values)), null_reason=f"{n_groups} groups; an interval needs 3")
+    if reason := too_few(n_groups):
+        return Estimate(n, value=float(np.median(values)) if n else None, null_reason=reason)
     samples = weighted_medians(values, settings.counts(n_groups)[:, codes])
     found = estimate(n, resampled_quantile(float(np.median(values)), samples, n_groups), settings.confidence)
     return found.against(reference)
@@ -89,14 +86,15 @@ def difference(
 
     `groups`: those of each set's prompts, which lie in one set each. Prompts of a group are averaged first.
     """
+    n = int(np.isfinite(a).sum() + np.isfinite(b).sum())
     if groups is not None:
         a, b = _of_groups(a, groups[0]), _of_groups(b, groups[1])
     a, b = a[np.isfinite(a)], b[np.isfinite(b)]
-    n = len(a) + len(b)
-    if min(len(a), len(b)) < 3:
-        return Estimate(n, null_reason=f"groups of {len(a)} and {len(b)} prompts; 3 are needed in each")
+    if min(len(a), len(b)) < FEWEST_DRAWN:
+        reason = f"{len(a)} and {len(b)} independent prompts; {FEWEST_DRAWN} are needed on each side"
+        return Estimate(n, null_reason=reason)
     value = float(a.mean() - b.mean())
-    # Two groups of equal size must not share their draws, or their errors would cancel.
+    # Two sides of equal size must not share their draws, or their errors would cancel.
     samples = settings.counts(len(a)) @ a / len(a) - settings.counts(len(b))[::-1] @ b / len(b)
     jackknife = np.concatenate([-a / (len(a) - 1), b / (len(b) - 1)])
     found = estimate(n, resampled(value, samples, jackknife, np.repeat([0, 1], [len(a), len(b)])), settings.confidence)
@@ -116,9 +114,8 @@ def ratio(numerators: Floats, denominators: Floats, settings: AnalysisSettings) 
     n, n_held = round(float(denominators.sum())), int((denominators > 0).sum())
     if not n_held:
         return Estimate(0, null_reason="no rows")
-    if n_held < 3:
-        value = float(numerators.sum() / denominators.sum())
-        return Estimate(n, value, null_reason=f"{n_held} prompts; an interval needs 3")
+    if reason := too_few(n_held):
+        return Estimate(n, float(numerators.sum() / denominators.sum()), null_reason=reason)
     totals = np.column_stack([numerators, denominators])
     return estimate(n, resampled_totals(totals, lambda sums: quotient(*sums.T), settings), settings.confidence)
 

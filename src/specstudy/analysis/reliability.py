@@ -15,9 +15,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_totals
-from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
-from specstudy.analysis.means import estimate_frame, numbered
+from specstudy.analysis.bootstrap import (
+    FEWEST_DRAWN,
+    AnalysisSettings,
+    Codes,
+    Estimate,
+    Floats,
+    by_group,
+    estimate,
+    resampled_totals,
+)
+from specstudy.analysis.join import Tables, frame_of, group_codes, numbers, of_condition
+from specstudy.analysis.means import estimate_frame
 from specstudy.analysis.measures import (
     ACCEPTANCE_MEASURES,
     ANSWER_ACCEPTANCE_MEASURE,
@@ -28,8 +37,6 @@ from specstudy.analysis.measures import (
     Key,
 )
 from specstudy.condition import Condition
-
-FEWEST_PROMPTS = 3
 
 
 def reliabilities(tables: Tables, suffixes: Mapping[Condition, str], settings: AnalysisSettings) -> pd.DataFrame:
@@ -42,7 +49,7 @@ def reliabilities(tables: Tables, suffixes: Mapping[Condition, str], settings: A
 
     def rows() -> Iterator[tuple[Mapping[str, Any], Estimate]]:
         runs = frame_of(tables, "decode_runs")
-        single = {measure: _of_one_answer(runs, measure, settings) for measure in ANSWER_MEASURES}
+        single = {measure: _of_one_answer(tables, runs, measure, settings) for measure in ANSWER_MEASURES}
         for measure, found in single.items():
             yield _stepped_up(measure, found, _answers_a_prompt(runs))
         for condition, suffix in suffixes.items():
@@ -51,7 +58,7 @@ def reliabilities(tables: Tables, suffixes: Mapping[Condition, str], settings: A
             for measure in ACCEPTANCE_MEASURES:
                 key = At(measure, condition, suffix)
                 if answers > 1:
-                    yield _stepped_up(key, _of_one_answer(spoken, measure, settings), answers)
+                    yield _stepped_up(key, _of_one_answer(tables, spoken, measure, settings), answers)
                 elif measure == PRIMARY_ACCEPTANCE_MEASURE:
                     yield _stepped_up(key, single[ANSWER_ACCEPTANCE_MEASURE], answers)
 
@@ -62,10 +69,12 @@ def _answers_a_prompt(runs: pd.DataFrame) -> float:
     return len(runs) / max(1, runs["prompt_id"].nunique())
 
 
-def _of_one_answer(runs: pd.DataFrame, measure: str, settings: AnalysisSettings) -> Estimate:
+def _of_one_answer(tables: Tables, runs: pd.DataFrame, measure: str, settings: AnalysisSettings) -> Estimate:
     values = numbers(runs[measure])
     known = np.isfinite(values)
-    return intraclass_correlation(values[known], numbered(runs["prompt_id"][known])[0], settings)
+    prompts = pd.Categorical(runs["prompt_id"][known])
+    groups = group_codes(tables, prompts.categories)
+    return intraclass_correlation(values[known], prompts.codes.astype(np.intp), settings, groups)
 
 
 def _stepped_up(measure: Key, single: Estimate, answers: float) -> tuple[Mapping[str, Any], Estimate]:
@@ -76,20 +85,24 @@ def _stepped_up(measure: Key, single: Estimate, answers: float) -> tuple[Mapping
     return keys, Estimate(single.n, value, low, high)
 
 
-def intraclass_correlation(values: Floats, prompts: Codes, settings: AnalysisSettings) -> Estimate:
+def intraclass_correlation(
+    values: Floats, prompts: Codes, settings: AnalysisSettings, groups: Codes | None = None
+) -> Estimate:
     """Reliability of one answer: `values` (answers,) of the prompts numbered from 0; n is the number of prompts.
 
+    `groups` int (prompts,): prompts of one group are drawn together.
     Null where no prompt has two answers, and where answers to one prompt are no more alike than those to others.
     """
     totals = np.column_stack([np.bincount(prompts, weights) for weights in (np.ones(len(values)), values, values**2)])
     n_prompts = len(totals)
-    if n_prompts < FEWEST_PROMPTS or len(values) <= n_prompts:
-        why = f"{len(values)} answers to {n_prompts} prompts; several a prompt and {FEWEST_PROMPTS} prompts are needed"
+    count, total, squares = totals.T
+    sums = by_group(np.column_stack([np.ones(n_prompts), count, count**2, total, total**2 / count, squares]), groups)
+    n_drawn = len(sums)
+    if n_drawn < FEWEST_DRAWN or len(values) <= n_prompts:
+        why = f"{len(values)} answers to {n_drawn} independent prompts; several a prompt and {FEWEST_DRAWN} are needed"
         return Estimate(n_prompts, null_reason=why)
     if np.ptp(values) <= 1e-9 * max(1.0, abs(values[0])):
         return Estimate(n_prompts, null_reason=f"is constant ({values[0]:.4g})")
-    count, total, squares = totals.T
-    sums = np.column_stack([np.ones(n_prompts), count, count**2, total, total**2 / count, squares])
     found = resampled_totals(sums, _from_sums, settings)
     if found is not None and found.value <= 0:
         why = f"answers to one prompt are no more alike than those to different prompts (r = {found.value:.2f})"

@@ -11,7 +11,7 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, conditions_measured, decoded_tokens, frame_of, prompt_frame
 from specstudy.analysis.machine import machine_state
-from specstudy.analysis.means import average
+from specstudy.analysis.means import average, numbered
 from specstudy.analysis.measures import CONDITION_KEYS, At, measures_in
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.analysis.within import median_within_prompt
@@ -116,19 +116,20 @@ def _rows(point: SweepPoint) -> list[_Row]:
 
 def _means(prompts: pd.DataFrame, condition: Condition | None, settings: AnalysisSettings) -> dict[str, object]:
     means: dict[str, object] = {}
+    groups = numbered(prompts["group"])[0]
     for measure in SWEEP_MEASURES:
         name = At(measure, condition) if condition and measure not in prompts else measure
-        column = prompts[name].to_numpy(dtype=np.float64) if name in prompts else np.zeros(0)
-        means |= average(measure, column, settings).columns(measure, f"{measure}_")
+        column = prompts[name].to_numpy(dtype=np.float64) if name in prompts else np.full(len(prompts), np.nan)
+        means |= average(measure, column, settings, groups=groups).columns(measure, f"{measure}_")
     return means
 
 
 def _entropy_link(tables: Tables, settings: AnalysisSettings) -> dict[str, object]:
     """On the verifier's own answers, nothing censored."""
     tokens = decoded_tokens(tables)
-    codes = tokens["prompt_id"].cat.codes.to_numpy().astype(np.intp)
+    codes, groups = (numbered(tokens[key])[0] for key in ("prompt_id", "group"))
     x, y = (tokens[name].to_numpy(dtype=np.float64) for name in ("draft_entropy_bits", "expected_accept"))
-    return median_within_prompt(x, y, codes, "spearman", settings).columns(ENTROPY_LINK, f"{ENTROPY_LINK}_")
+    return median_within_prompt(x, y, codes, "spearman", settings, groups).columns(ENTROPY_LINK, f"{ENTROPY_LINK}_")
 
 
 def _listed_keys(flat: Mapping[str, object]) -> set[str]:

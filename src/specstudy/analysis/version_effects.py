@@ -14,7 +14,7 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.correlations import holm
-from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
+from specstudy.analysis.join import Tables, frame_of, group_codes, numbers, of_condition
 from specstudy.analysis.means import mean
 from specstudy.analysis.measures import MEASURES, measures_in
 from specstudy.condition import Condition
@@ -65,35 +65,37 @@ def _means(frame: pd.DataFrame, table: str) -> pd.DataFrame:
 def version_effects(tables: Tables, measured: pd.DataFrame, settings: AnalysisSettings) -> list[VersionEffect]:
     """Paired differences by kind, dose and measure, and their slope over doses (a row with dose 0).
 
-    `measured` is what `version_frame` gives. Intervals resample the original prompts. p-values are those of paired
-    t-tests, Holm-adjusted within one measure.
+    `measured` is what `version_frame` gives. Intervals resample the original prompts, or groups of them. p-values are
+    those of paired t-tests, with groups those of the bootstrap, Holm-adjusted within one measure.
     """
-    versions = frame_of(tables, "prompt_versions")
-    if versions.empty:
+    if frame_of(tables, "prompt_versions").empty:
         return []
     rows: list[VersionEffect] = []
     for measure in measured.columns:
-        rows += _adjusted(list(_effects_on(str(measure), versions, measured, settings)))
+        rows += _adjusted(list(_effects_on(str(measure), tables, measured, settings)))
     return rows
 
 
 def _effects_on(
-    measure: str, versions: pd.DataFrame, measured: pd.DataFrame, settings: AnalysisSettings
+    measure: str, tables: Tables, measured: pd.DataFrame, settings: AnalysisSettings
 ) -> Iterator[VersionEffect]:
-    values = measured[measure]
+    values, versions = measured[measure], frame_of(tables, "prompt_versions")
     altered = versions[versions["control_id"].notna().to_numpy(dtype=bool)]
     control_of = altered.set_index("prompt_id")["control_id"]
     for kind, rows in altered.groupby("kind", sort=False):
         own = differences(rows, values, rows["prompt_id"], rows["control_id"])
         control = differences(rows, values, rows["control_id"], rows["control_id"].map(control_of))
+        groups = group_codes(tables, own.index)
         for dose in own.columns:
-            estimates = (mean(numbers(frame[dose]), settings) for frame in (own, control))
+            estimates = (mean(numbers(frame[dose]), settings, groups=groups) for frame in (own, control))
             yield _row(str(kind), int(dose), measure, *estimates)
         if own.shape[1] > 1:
             # A control that is the same at every dose has no dose of its own.
             has_doses = bool(rows.groupby("original_id")["control_id"].nunique().max() > 1)
-            of_control = mean(_slopes(control), settings) if has_doses else Estimate(0, null_reason="one control")
-            yield _row(str(kind), PER_DOSE, measure, mean(_slopes(own), settings), of_control)
+            own_slope, of_control = (mean(_slopes(frame), settings, groups=groups) for frame in (own, control))
+            if not has_doses:
+                of_control = Estimate(0, null_reason="one control")
+            yield _row(str(kind), PER_DOSE, measure, own_slope, of_control)
 
 
 def differences(

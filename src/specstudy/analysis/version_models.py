@@ -2,8 +2,8 @@
 
 The predictor is centred within versions that share a control, which are of one length and of one original prompt. So
 what differs between prompts, and what a control changes by being longer, is no part of the slope; it is then the same
-in a model with random intercepts as in one with fixed ones, and its interval is taken by resampling originals, which
-allows slopes to differ from prompt to prompt.
+in a model with random intercepts as in one with fixed ones, and its interval is taken by resampling originals, or
+groups of them, which allows slopes to differ from prompt to prompt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.regression.mixed_linear_model import MixedLM
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled_totals
+from specstudy.analysis.bootstrap import FEWEST_DRAWN, AnalysisSettings, Estimate, Floats, estimate, resampled_totals
 from specstudy.analysis.links import OF_CONTEXTS, control_kinds
 from specstudy.analysis.means import quotient
 from specstudy.records import VersionModel
@@ -54,7 +54,7 @@ def _blocks(versions: pd.DataFrame) -> pd.Series:
 
 def _model(kinds: str, x: str, y: str, frame: pd.DataFrame, settings: AnalysisSettings) -> VersionModel:
     moved = frame[x] - frame.groupby("block")[x].transform("mean")
-    slope = _slope(moved, frame[y], frame["original_id"], settings)
+    slope = _slope(moved, frame[y], frame["group"], settings)
     between, residual = _deviations(moved, frame[y], frame["original_id"]) if slope.low is not None else (None, None)
     return VersionModel(
         kinds=kinds,
@@ -70,12 +70,13 @@ def _model(kinds: str, x: str, y: str, frame: pd.DataFrame, settings: AnalysisSe
     )
 
 
-def _slope(x: pd.Series, y: pd.Series, originals: pd.Series, settings: AnalysisSettings) -> Estimate:
-    """Least squares slope on a predictor that is centred within originals; resampled by original."""
-    products = pd.DataFrame({"xy": x * y, "xx": x * x}).groupby(originals.to_numpy()).sum()
+def _slope(x: pd.Series, y: pd.Series, groups: pd.Series, settings: AnalysisSettings) -> Estimate:
+    """Least squares slope on a predictor that is centred within originals; resampled by group of originals."""
+    products = pd.DataFrame({"xy": x * y, "xx": x * x}).groupby(groups.to_numpy()).sum()
     products = products[products["xx"] > 1e-12]
-    if len(products) < 3:
-        return Estimate(len(products), null_reason=f"{x.name} varies in {len(products)} prompts; 3 are needed")
+    if len(products) < FEWEST_DRAWN:
+        why = f"{x.name} varies in {len(products)} independent prompts; {FEWEST_DRAWN} are needed"
+        return Estimate(len(products), null_reason=why)
     found = resampled_totals(products[["xy", "xx"]].to_numpy(), lambda sums: quotient(*sums.T), settings)
     return estimate(len(products), found, settings.confidence).against(0.0)
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, estimate, resampled_quantile
+from specstudy.analysis.bootstrap import (
+    FEWEST_DRAWN,
+    AnalysisSettings,
+    Codes,
+    Estimate,
+    Floats,
+    drawn_together,
+)
 from specstudy.analysis.correlation import Method, why_constant
-from specstudy.analysis.means import weighted_medians
+from specstudy.analysis.means import median
 
 FEWEST_ROWS = 8
 """A coefficient inside a prompt rests on at least so many rows."""
@@ -42,20 +51,27 @@ def coefficients_within(
     return np.where(free, (xy - xh * yh) / np.sqrt(np.where(free, left, 1.0)), np.nan)
 
 
-def median_within_prompt(x: Floats, y: Floats, prompts: Codes, method: Method, settings: AnalysisSettings) -> Estimate:
+def median_within_prompt(
+    x: Floats, y: Floats, prompts: Codes, method: Method, settings: AnalysisSettings, groups: Codes | None = None
+) -> Estimate:
     """Median over prompts of the coefficient inside one prompt; n is the number of prompts that have one.
 
-    p is Wilcoxon's signed-rank test that the coefficients are centred at zero.
+    `prompts` int (rows,): numbered from 0. `groups` int (rows,): prompts of one group are drawn together. p is
+    Wilcoxon's signed-rank test that the coefficients are centred at zero; with groups it is that of the bootstrap.
     """
     coefficients = coefficients_within(x, y, prompts, int(prompts.max(initial=-1)) + 1, method)
-    coefficients = coefficients[np.isfinite(coefficients)]
-    if len(coefficients) < 3:
-        return Estimate(len(coefficients), null_reason=f"{len(coefficients)} prompts have a coefficient; 3 are needed")
-    reason = why_constant(coefficients)
-    if reason:
-        return Estimate(len(coefficients), null_reason=f"the coefficient {reason}")
-    value = float(np.median(coefficients))
-    samples = weighted_medians(coefficients, settings.counts(len(coefficients)))
-    median = resampled_quantile(value, samples, len(coefficients))
-    p_value = float(stats.wilcoxon(coefficients).pvalue)
-    return estimate(len(coefficients), median, settings.confidence, p_value)
+    if groups is not None:
+        of_prompt = np.zeros(len(coefficients), dtype=np.intp)
+        of_prompt[prompts] = groups
+        groups = of_prompt
+    known = np.isfinite(coefficients)
+    coefficients, n_groups = coefficients[known], drawn_together(groups, known)[1]
+    n = len(coefficients)
+    if n_groups < FEWEST_DRAWN:
+        return Estimate(n, null_reason=f"{n_groups} independent prompts have a coefficient; {FEWEST_DRAWN} are needed")
+    if reason := why_constant(coefficients):
+        return Estimate(n, null_reason=f"the coefficient {reason}")
+    found = median(coefficients, settings, groups=None if groups is None else groups[known])
+    if n_groups < n or found.uncertainty is None:
+        return found
+    return replace(found, p_value=float(stats.wilcoxon(coefficients).pvalue))

@@ -31,12 +31,11 @@ def test_by_hand() -> None:
 def test_a_boundary_that_gets_what_any_late_token_gets_gains_nothing() -> None:
     rng = np.random.default_rng(0)
     late = [[*np.zeros(20), *(3 + rng.normal(0, 0.5, 6))] for _ in range(20)]
-    row = by(boundary_answers(boundary_gain(frame_of(late)), FAST), measure="z_score")
+    row = by(boundary_answers(boundary_gain(frame_of(late)), {}, FAST), measure="z_score")
     assert row.ci_low < 0 < row.ci_high
-    assert by(boundary_answers(boundary_gain(frame_of(late)), FAST), measure="z_window").null_reason
+    assert by(boundary_answers(boundary_gain(frame_of(late)), {}, FAST), measure="z_window").null_reason
 
 
 def test_nothing_measured_gives_nothing() -> None:
-    assert all(
-        row.estimate is None and row.null_reason for row in boundary_answers(boundary_gain(position_frame({})), FAST)
-    )
+    rows = boundary_answers(boundary_gain(position_frame({})), {}, FAST)
+    assert all(row.estimate is None and row.null_reason for row in rows)

@@ -16,7 +16,8 @@ from specstudy.records import SinkAnswer
 FAST = AnalysisSettings(bootstrap_samples=200)
 LENGTHS = (20, 24, 28, 32, 102, 110, 118, 260, 350, 440)
 # By hand: places 0 and 1 in both prompts, place 2 in the second alone.
-BY_HAND = ScoredAttention(np.array([4.0, 2.0, 6.0, 2.0, 1.0]), np.array([2, 3]), np.array([1, 0, 2, 1, 0]))
+PLACES = np.array([1, 0, 2, 1, 0])
+BY_HAND = ScoredAttention(np.array([4.0, 2.0, 6.0, 2.0, 1.0]), np.array([2, 3]), np.arange(2), PLACES)
 
 
 def answers(scored: ScoredAttention, settings: AnalysisSettings = FAST) -> list[SinkAnswer]:
@@ -35,7 +36,8 @@ def study(rng: np.random.Generator, spread_by_length: float = 0.0, repeats: int 
         attention.append(level * distance**-0.5 * np.exp(spread * rng.normal(size=n)))
         distances.append(distance)
     sizes = np.array(LENGTHS * repeats)
-    return ScoredAttention(np.concatenate(attention), sizes, length.steps(np.concatenate(distances)))
+    places = length.steps(np.concatenate(distances))
+    return ScoredAttention(np.concatenate(attention), sizes, np.arange(len(sizes)), places)
 
 
 def test_the_scores_are_those_of_prefill() -> None:
@@ -93,13 +95,13 @@ def test_a_planted_effect_of_length_is_found_beyond_place() -> None:
 
 def test_prompts_of_one_length_have_no_correlation_and_say_why() -> None:
     attention = np.random.default_rng(0).random(200)
-    rows = answers(ScoredAttention(attention, np.full(10, 20), np.tile(np.arange(20), 10)))
+    rows = answers(ScoredAttention(attention, np.full(10, 20), np.arange(10), np.tile(np.arange(20), 10)))
     assert [r.estimate for r in rows] == [None, None, None]
     assert all("is constant (20)" in r.null_reason for r in rows)
 
 
 def test_nothing_measured_gives_nothing() -> None:
-    nothing = ScoredAttention(np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
+    nothing = ScoredAttention(np.zeros(0), *(np.zeros(0, dtype=np.intp) for _ in range(3)))
     assert all(r.estimate is None and r.null_reason for r in answers(nothing))
 
 

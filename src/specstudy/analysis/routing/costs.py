@@ -12,10 +12,10 @@ import pandas as pd
 from specstudy import formulas
 from specstudy import routing_formulas as routing
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers, of_condition
+from specstudy.analysis.join import Tables, frame_of, group_codes, numbers, of_condition
 from specstudy.analysis.means import median, quotient
 from specstudy.analysis.routing.resample import over_prompts, summed_by_prompt
-from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_ids
+from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_groups
 from specstudy.analysis.routing.windows import WindowFit, popularity, windows_of
 from specstudy.condition import Condition
 from specstudy.records import RoutingCost
@@ -37,7 +37,7 @@ def costs_of(
     A batch is of independent sequences drawn from all prompts: what one of them leaves off, B leave off with that
     probability to the power B.
     """
-    width, n_prompts = condition.gamma + 1, len(prompt_ids(tables))
+    width, groups = condition.gamma + 1, prompt_groups(tables)
     windows, prompts = windows_of([s for s in passes if len(s.used) == width], width)
     if not len(windows):
         return
@@ -46,10 +46,10 @@ def costs_of(
     answered = summed_by_prompt(
         [s.prompt for s in sequences],
         [np.append((~s.used).sum(0).ravel(), len(s.used)).astype(np.float64) for s in sequences],
-        n_prompts,
+        len(groups),
     )
     verified = summed_by_prompt(
-        prompts, [np.append(~window.any(0).ravel(), True).astype(np.float64) for window in windows], n_prompts
+        prompts, [np.append(~window.any(0).ravel(), True).astype(np.float64) for window in windows], len(groups)
     )
     sums, half = np.concatenate([answered, verified], axis=1), answered.shape[1]
 
@@ -73,7 +73,7 @@ def costs_of(
         pairwise = None
         if pair_off and len(pair_off) == len(layers.indices):
             pairwise = ratio(off_one**batch, np.array(pair_off) ** batch)
-        found = over_prompts(sums, by_bytes, settings)
+        found = over_prompts(sums, by_bytes, settings, groups)
         assert found.value is not None
         yield _row(
             tables,
@@ -95,7 +95,8 @@ def _row(
 ) -> RoutingCost:
     """With the clock, which was read for single sequences only, and the speedups by both."""
     runs = of_condition(frame_of(tables, "spec_runs"), condition)
-    clock = median(_by_prompt(runs, numbers(runs["target_efficiency"])), settings)
+    by_clock = _by_prompt(runs, numbers(runs["target_efficiency"]))
+    clock = median(numbers(by_clock), settings, groups=group_codes(tables, by_clock.index))
     if batch > 1:
         clock = Estimate(0, null_reason="timed for one sequence at a time only")
     elif clock.value is None:
@@ -107,7 +108,7 @@ def _row(
         **values,  # type: ignore[arg-type]  # mypy takes one type of value for every field
         batch=batch,
         by_bytes=by_bytes,
-        speedup=median(speedup, settings).value if timed else None,
+        speedup=median(numbers(speedup), settings).value if timed else None,
         speedup_by_bytes=_predicted(runs, condition, settings, np.full(len(runs), by_bytes)) if timed else None,
         speedup_by_clock=_predicted(runs, condition, settings, numbers(runs["target_efficiency"])) if timed else None,
         **clock.row(),
@@ -127,9 +128,9 @@ def _predicted(
         else np.nan
         for alpha, cost, efficiency, known in parts
     ]
-    return median(_by_prompt(runs, np.array(values, dtype=np.float64)), settings).value
+    return median(numbers(_by_prompt(runs, np.array(values, dtype=np.float64))), settings).value
 
 
-def _by_prompt(runs: pd.DataFrame, values: Floats) -> Floats:
-    """Repetitions averaged within their prompts; NaN where a prompt has none."""
-    return numbers(pd.Series(values).groupby(runs["prompt_id"].to_numpy()).mean())
+def _by_prompt(runs: pd.DataFrame, values: Floats) -> pd.Series:
+    """Repetitions averaged within their prompts, by prompt_id; NaN where a prompt has none."""
+    return pd.Series(values).groupby(runs["prompt_id"].to_numpy()).mean()

@@ -15,7 +15,7 @@ from specstudy.analysis.correlation import correlate
 from specstudy.analysis.join import Tables, frame_of, numbers, rows_of
 from specstudy.analysis.means import mean, quotient
 from specstudy.analysis.routing.resample import over_prompts, summed_by_prompt
-from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_ids
+from specstudy.analysis.routing.sequences import Layers, Sequence, prompt_groups, prompt_ids
 from specstudy.analysis.within import coefficients_within
 from specstudy.records import RoutingMeasure
 
@@ -52,7 +52,7 @@ def layer_measures(
     tables: Tables, sequences: Rows[Sequence], layers: Layers, settings: AnalysisSettings
 ) -> Iterator[RoutingMeasure]:
     """Overlap and its parts, balance, gate entropy: a row a layer, and one for all layers together (their mean)."""
-    n_prompts, n_experts = len(prompt_ids(tables)), layers.n_experts
+    groups, n_experts = prompt_groups(tables), layers.n_experts
     probability = _probability_sums(tables, layers)
     # Per layer and prompt: how often each expert was on, then tokens, pairs, summed overlap, summed gate entropy.
     by_layer = []
@@ -63,7 +63,7 @@ def layer_measures(
             overlap = formulas.overlap_with_previous(used).sum()
             totals = [len(used), len(used) - 1, overlap, s.gate_entropy_bits[:, place].sum()]
             rows.append(np.concatenate([used.sum(0), totals]).astype(np.float64))
-        sums = summed_by_prompt([s.prompt for s in sequences], rows, n_prompts)
+        sums = summed_by_prompt([s.prompt for s in sequences], rows, len(groups))
         by_layer.append(np.concatenate([sums, probability[:, place]], axis=1))
     n = n_experts
 
@@ -90,9 +90,9 @@ def layer_measures(
             pieces = [function(t[:, i * width : (i + 1) * width]) for i in range(len(by_layer))]
             return np.asarray(np.mean(pieces, axis=0))
 
-        yield _row(name, None, over_prompts(np.concatenate(by_layer, axis=1), over_layers, settings))
+        yield _row(name, None, over_prompts(np.concatenate(by_layer, axis=1), over_layers, settings, groups))
         for layer, sums in zip(layers.indices, by_layer, strict=True):
-            yield _row(name, layer, over_prompts(sums, function, settings))
+            yield _row(name, layer, over_prompts(sums, function, settings, groups))
 
 
 def _probability_sums(tables: Tables, layers: Layers) -> Floats:
@@ -108,17 +108,17 @@ def _probability_sums(tables: Tables, layers: Layers) -> Floats:
 
 def outcome_measures(tables: Tables, passes: Rows[Sequence], settings: AnalysisSettings) -> Iterator[RoutingMeasure]:
     """Accepted minus rejected draft tokens in pooled standard deviations (Cohen's d), traits as means over layers."""
-    n_prompts = len(prompt_ids(tables))
+    groups = prompt_groups(tables)
     for trait in ("gate_entropy_bits", "overlap", "new_experts"):
         rows, prompts = [], []
         for s in passes:
             values = getattr(traits_of(s), trait)
-            groups = [[o == outcome for o in s.outcomes] for outcome in ("accepted", "rejected")]
-            parts = [values[np.array(group)] for group in groups]
+            members = [[o == outcome for o in s.outcomes] for outcome in ("accepted", "rejected")]
+            parts = [values[np.array(own)] for own in members]
             rows.append(np.array([f for v in parts for f in (len(v), v.sum(), (v**2).sum())], dtype=np.float64))
             prompts.append(s.prompt)
         if rows:
-            found = over_prompts(summed_by_prompt(prompts, rows, n_prompts), _cohens_d, settings)
+            found = over_prompts(summed_by_prompt(prompts, rows, len(groups)), _cohens_d, settings, groups)
         else:
             found = Estimate(0, null_reason="no verifier pass was watched")
         yield _row(f"accepted_minus_rejected_{trait}", None, found)
@@ -142,7 +142,7 @@ def entropy_measures(
     decoded = frame_of(tables, "decode_tokens")
     keys = zip(decoded["prompt_id"], decoded["repetition"], decoded["step"], strict=True)
     entropy = dict(zip(keys, numbers(decoded["entropy_bits"]), strict=True))
-    ids = prompt_ids(tables)
+    ids, groups = prompt_ids(tables), prompt_groups(tables)
     health = prompts.reindex(ids)["context_health_soft"].to_numpy(dtype=np.float64)
     of_prompt = np.array([s.prompt for s in sequences], dtype=np.intp)
     answers: Codes = np.repeat(np.arange(len(sequences), dtype=np.intp), [len(s.steps) for s in sequences])
@@ -150,9 +150,10 @@ def entropy_measures(
     for trait in ("gate_entropy_bits", "overlap"):
         values = np.concatenate([getattr(traits_of(s), trait) for s in sequences])
         within = coefficients_within(values, np.array(bits), answers, len(sequences), "spearman")
-        yield _row(f"{trait}_with_token_entropy", None, mean(_by_prompt(within, of_prompt, len(ids)), settings))
+        found = mean(_by_prompt(within, of_prompt, len(ids)), settings, groups=groups)
+        yield _row(f"{trait}_with_token_entropy", None, found)
         means = numbers(pd.Series(values).groupby(answers).mean())
-        found = correlate(_by_prompt(means, of_prompt, len(ids)), health, np.arange(len(ids)), "spearman", settings)
+        found = correlate(_by_prompt(means, of_prompt, len(ids)), health, groups, "spearman", settings)
         yield _row(f"{trait}_with_context_health", None, found)
 
 

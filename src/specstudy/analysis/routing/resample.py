@@ -6,22 +6,33 @@ from collections.abc import Callable
 
 import numpy as np
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats, estimate, resampled_totals
+from specstudy.analysis.bootstrap import (
+    AnalysisSettings,
+    Codes,
+    Estimate,
+    Floats,
+    by_group,
+    estimate,
+    resampled_totals,
+    too_few,
+)
 
 
-def over_prompts(sums: Floats, function: Callable[[Floats], Floats], settings: AnalysisSettings) -> Estimate:
+def over_prompts(
+    sums: Floats, function: Callable[[Floats], Floats], settings: AnalysisSettings, groups: Codes
+) -> Estimate:
     """`function` of the prompts' sums [P, F], added up: it takes totals [S, F] and gives values [S], NaN if undefined.
 
-    Influences are those of the jackknife.
+    `groups` [P]: prompts of one group are drawn together. Influences are those of the jackknife.
     """
-    n = len(sums)
+    n, sums = len(sums), by_group(sums, groups)
     value = float(function(sums.sum(0)[None])[0])
     if not np.isfinite(value):
         return Estimate(n, null_reason="not defined for these prompts")
-    if n < 3:
-        return Estimate(n, value, null_reason=f"{n} prompts; an interval needs 3")
+    if reason := too_few(len(sums)):
+        return Estimate(n, value, null_reason=reason)
     if not np.isfinite(function(sums.sum(0) - sums)).all():
-        return Estimate(n, value, null_reason="not defined without some one prompt")
+        return Estimate(n, value, null_reason="not defined without some one prompt or group")
     return estimate(n, resampled_totals(sums, function, settings), settings.confidence)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from specstudy.analysis.bootstrap import Codes, Floats
-from specstudy.analysis.join import Tables, frame_of, numbers, of_condition, rows_of
+from specstudy.analysis.join import Tables, frame_of, group_codes, numbers, of_condition, rows_of
 from specstudy.condition import Condition
 
 Used = NDArray[np.bool_]
@@ -57,6 +57,11 @@ def layers_of(tables: Tables) -> Layers:
 def prompt_ids(tables: Tables) -> list[str]:
     """The prompts that have routing, in order."""
     return sorted(set(frame_of(tables, "routing_layers")["prompt_id"].astype(str)))
+
+
+def prompt_groups(tables: Tables) -> Codes:
+    """The group of each of these prompts, numbered from 0: what intervals draw together."""
+    return group_codes(tables, pd.Index(prompt_ids(tables)))
 
 
 def answers(tables: Tables, layers: Layers) -> list[Sequence]:

@@ -11,7 +11,7 @@ from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, frame_of
 from specstudy.analysis.routing.costs import costs_of
 from specstudy.analysis.routing.measures import entropy_measures, layer_measures, outcome_measures
-from specstudy.analysis.routing.sequences import Layers, answers, layers_of, passes, prompt_ids
+from specstudy.analysis.routing.sequences import Layers, answers, layers_of, passes, prompt_groups
 from specstudy.analysis.routing.windows import WINDOWS, fit_windows, popularity, window_rows, windows_of
 from specstudy.condition import Condition
 from specstudy.records import RoutingCost, RoutingMeasure, RoutingWindow
@@ -49,7 +49,7 @@ def analyze_routing(
     """None for a run without routing. `gammas`: the conditions whose cost is told; outcomes are told of `primary`."""
     if frame_of(tables, "routing_layers").empty:
         return None
-    layers, n_prompts = layers_of(tables), len(prompt_ids(tables))
+    layers, groups = layers_of(tables), prompt_groups(tables)
     sequences = answers(tables, layers)
     popular = popularity(sequences)
     fits = {}
@@ -57,13 +57,13 @@ def analyze_routing(
     for width in WINDOWS:
         windows, _ = windows_of(sequences, width)
         fits[width] = fit_windows(windows) if len(windows) else None
-        rows += window_rows("decode", width, sequences, popular, fits[width], layers, n_prompts, settings)
+        rows += window_rows("decode", width, sequences, popular, fits[width], layers, groups, settings)
     costs: list[RoutingCost] = []
     of_primary = []
     for condition in gammas:
         verified, width = passes(tables, layers, condition), condition.gamma + 1
         full = [s for s in verified if len(s.used) == width]
-        rows += window_rows("verify", width, full, popular, None, layers, n_prompts, settings)
+        rows += window_rows("verify", width, full, popular, None, layers, groups, settings)
         costs += costs_of(tables, condition, sequences, verified, fits.get(width), layers, settings)
         if condition == primary:
             of_primary = verified

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specstudy import routing_formulas as formulas
-from specstudy.analysis.bootstrap import AnalysisSettings, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Floats
 from specstudy.analysis.means import nested_mean
 from specstudy.analysis.routing.sequences import Layers, Sequence, Used
 from specstudy.records import RoutingWindow
@@ -68,10 +68,13 @@ def window_rows(
     popular: Floats,
     fit: WindowFit | None,
     layers: Layers,
-    n_prompts: int,
+    groups: Codes,
     settings: AnalysisSettings,
 ) -> Iterator[RoutingWindow]:
-    """A row a layer, and one for their mean. Without a fit (passes are not predicted from themselves), no pairwise."""
+    """A row a layer, and one for their mean. Without a fit (passes are not predicted from themselves), no pairwise.
+
+    `groups` int (prompts,): prompts of one group, numbered from 0, are drawn together.
+    """
     windows, prompts = windows_of(sequences, width)
     if not len(windows):
         return
@@ -84,7 +87,7 @@ def window_rows(
     failed = next((reason for reason in reasons if reason), None)
 
     def row(layer: int | None, values: Floats, alone: float, pair: float | None, why: str | None) -> RoutingWindow:
-        found = nested_mean(values, np.array(prompts, dtype=np.intp), n_prompts, settings)
+        found = nested_mean(values, groups[prompts], int(groups.max()) + 1, settings)
         return RoutingWindow(
             source=source,
             layer=layer,

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate
+from specstudy.analysis.join import Tables, group_codes
 from specstudy.analysis.means import mean
 from specstudy.analysis.sinks.positions import BOUNDARY, CONTENT, Z_MEASURES
 from specstudy.records import SinkAnswer
@@ -32,11 +33,11 @@ def boundary_gain(positions: pd.DataFrame) -> pd.DataFrame:
     return gain
 
 
-def boundary_answers(gain: pd.DataFrame, settings: AnalysisSettings) -> list[SinkAnswer]:
+def boundary_answers(gain: pd.DataFrame, tables: Tables, settings: AnalysisSettings) -> list[SinkAnswer]:
     """The mean over prompts of each column of `boundary_gain`."""
-    rows = []
+    rows, groups = [], group_codes(tables, gain.index)
     for measure in Z_MEASURES:
-        found = mean(gain[measure].to_numpy(dtype=np.float64), settings)
+        found = mean(gain[measure].to_numpy(dtype=np.float64), settings, groups=groups)
         if not found.n:
             found = Estimate(0, null_reason="no prompt has this z-score both at the boundary and in its last content")
         rows.append(SinkAnswer(quantity=BOUNDARY_GAIN, measure=measure, n=found.n, **found.row()))

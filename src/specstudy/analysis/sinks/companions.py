@@ -9,6 +9,7 @@ import pandas as pd
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.correlation import correlate, why_constant
+from specstudy.analysis.means import numbered
 from specstudy.analysis.measures import CONTEXT_MEASURES
 from specstudy.records import ContextCorrelation, ContextDistribution
 
@@ -41,7 +42,7 @@ def _distribution(measure: str, values: np.ndarray) -> ContextDistribution:
 
 def context_correlations(prompts: pd.DataFrame, settings: AnalysisSettings) -> list[ContextCorrelation]:
     """Spearman over prompts of every pair of context measures: as they are, and with ln n_tokens held constant."""
-    codes = np.arange(len(prompts), dtype=np.intp)
+    groups = numbered(prompts["group"])[0]
     log_length = np.log(prompts[[LENGTH]].to_numpy(dtype=np.float64))
     rows = []
     for x, y in itertools.combinations(CONTEXT_MEASURES, 2):
@@ -49,6 +50,6 @@ def context_correlations(prompts: pd.DataFrame, settings: AnalysisSettings) -> l
             if held in (x, y):
                 continue
             a, b = (prompts[name].to_numpy(dtype=np.float64) for name in (x, y))
-            estimate = correlate(a, b, codes, "spearman", settings, covariates)
+            estimate = correlate(a, b, groups, "spearman", settings, covariates)
             rows.append(ContextCorrelation(x=x, y=y, held_constant=held, n=estimate.n, **estimate.row()))
     return rows

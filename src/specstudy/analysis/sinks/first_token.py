@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
 from specstudy.analysis.fit import slope
-from specstudy.analysis.join import Tables, frame_of, numbers
+from specstudy.analysis.join import Tables, frame_of, group_codes, numbers
 from specstudy.analysis.sinks.positions import FIRST
 from specstudy.records import SinkAnswer
 
@@ -38,8 +38,8 @@ def first_token_frame(positions: pd.DataFrame) -> pd.DataFrame:
 
 def slope_answers(frame: pd.DataFrame, tables: Tables, settings: AnalysisSettings) -> list[SinkAnswer]:
     """Slope of the logit on ln S, and what it would be where every head kept its scores whatever the length."""
-    ln_length = frame["ln_n_tokens"].to_numpy()
-    found = {SLOPE: slope(ln_length, frame["first_token_logit"].to_numpy(), settings)}
+    ln_length, groups = frame["ln_n_tokens"].to_numpy(), group_codes(tables, frame.index)
+    found = {SLOPE: slope(ln_length, frame["first_token_logit"].to_numpy(), settings, groups)}
     diluted = diluted_logit(_heads(tables), frame["ln_n_tokens"])
     by_dilution = slope(ln_length, diluted.reindex(frame.index).to_numpy(dtype=np.float64), settings)
     found[DILUTED_SLOPE] = _without_interval(by_dilution)

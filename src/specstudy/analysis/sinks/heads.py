@@ -8,6 +8,7 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings, Floats
 from specstudy.analysis.correlation import correlate
 from specstudy.analysis.join import Tables, frame_of, numbers
+from specstudy.analysis.means import numbered
 from specstudy.analysis.sinks.companions import LENGTH
 from specstudy.analysis.sinks.positions import FIRST, Z_MEASURES
 from specstudy.records import SinkAnswer
@@ -27,13 +28,13 @@ def sink_rate_agreement(positions: pd.DataFrame, prompts: pd.DataFrame, settings
     """Spearman over prompts of the sink rate with each z-score of position 0: as it is, and with ln n_tokens held
     constant (both follow the length of the prompt)."""
     first = positions[positions["place"] == FIRST].set_index("prompt_id")[list(Z_MEASURES)]
-    joined = prompts[["sink_rate", LENGTH]].join(first)
-    rate, codes = joined["sink_rate"].to_numpy(dtype=np.float64), np.arange(len(joined), dtype=np.intp)
+    joined = prompts[["sink_rate", LENGTH, "group"]].join(first)
+    rate, groups = joined["sink_rate"].to_numpy(dtype=np.float64), numbered(joined["group"])[0]
     log_length: Floats = np.log(joined[[LENGTH]].to_numpy(dtype=np.float64))
     rows = []
     for measure in Z_MEASURES:
         z = joined[measure].to_numpy(dtype=np.float64)
         for name, covariates in ((SINK_RATE_AGREEMENT, None), (SINK_RATE_AGREEMENT_GIVEN_LENGTH, log_length)):
-            estimate = correlate(z, rate, codes, "spearman", settings, covariates)
+            estimate = correlate(z, rate, groups, "spearman", settings, covariates)
             rows.append(SinkAnswer(quantity=name, measure=measure, n=estimate.n, **estimate.row()))
     return rows

@@ -7,7 +7,7 @@ import pandas as pd
 
 from specstudy import formulas
 from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
-from specstudy.analysis.means import nested_mean
+from specstudy.analysis.means import nested_mean, numbered
 from specstudy.analysis.sinks.positions import CONTENT
 from specstudy.analysis.sinks.thresholds import SWEPT_MEASURES
 from specstudy.records import HealthThreshold
@@ -27,8 +27,8 @@ def health_sweep(positions: pd.DataFrame, settings: AnalysisSettings) -> list[He
 
 
 def health_by_prompt(content: pd.DataFrame, measure: str, threshold: float) -> pd.DataFrame:
-    """One row a prompt: n_content, n_sinks, health, and `health_with_next`: the score if the strongest content position
-    that is not a sink were one too (NaN where every position is one).
+    """One row a prompt: group, n_content, n_sinks, health, and `health_with_next`: the score if the strongest content
+    position that is not a sink were one too (NaN where every position is one).
 
     `content` holds content positions that carry the measure.
     """
@@ -42,9 +42,8 @@ def health_by_prompt(content: pd.DataFrame, measure: str, threshold: float) -> p
         return formulas.health_of_sinks((n / n_content).to_numpy(), severity.to_numpy())
 
     with_next = np.where(weaker.notna(), health(n_sinks + 1, total + weaker.fillna(0.0)), np.nan)
-    return pd.DataFrame(
-        {"n_content": n_content, "n_sinks": n_sinks, "health": health(n_sinks, total), "health_with_next": with_next}
-    )
+    scores = {"n_sinks": n_sinks, "health": health(n_sinks, total), "health_with_next": with_next}
+    return pd.DataFrame({"group": content.groupby("prompt")["group"].first(), "n_content": n_content, **scores})
 
 
 def raised_by_next(health: pd.DataFrame, threshold: float, settings: AnalysisSettings) -> Estimate:
@@ -55,7 +54,7 @@ def raised_by_next(health: pd.DataFrame, threshold: float, settings: AnalysisSet
     if not len(asked):
         return Estimate(0, null_reason="no prompt has a content sink and a weaker content position")
     raised: Floats = (asked["health_with_next"].to_numpy() > asked["health"].to_numpy() + 1e-9).astype(np.float64)
-    return nested_mean(raised, np.arange(len(asked), dtype=np.intp), len(asked), settings)
+    return nested_mean(raised, *numbered(asked["group"]), settings)
 
 
 def _row(health: pd.DataFrame, measure: str, threshold: float, settings: AnalysisSettings) -> HealthThreshold:

@@ -30,10 +30,12 @@ OBSERVED, EXPECTED, BEYOND = "soft_with_length", "soft_with_length_by_place", "s
 @dataclass(frozen=True)
 class ScoredAttention:
     """`attention_window` (positions,) over content of the prompts that carry the soft score, prompt after prompt, the
-    number of positions of each (prompts,), and each position's place: its distance from the prompt's end, in steps."""
+    number of positions and the group of each (prompts,), and each position's place: its distance from the prompt's end,
+    in steps."""
 
     attention: Floats
     sizes: Codes
+    groups: Codes
     places: Codes
 
     @property
@@ -46,13 +48,13 @@ def scored_attention(positions: pd.DataFrame) -> ScoredAttention:
     """What the soft score is made from, of `position_frame`."""
     n_after = positions.groupby("prompt")["position"].transform("max") - positions["position"]
     known = (positions["place"] == CONTENT) & positions["attention_window"].notna()
-    content = pd.DataFrame({"prompt": positions["prompt"], "v": positions["attention_window"], "n_after": n_after})[
-        known
-    ]
+    columns = {"v": positions["attention_window"], "n_after": n_after}
+    content = positions[["prompt", "group"]].assign(**columns)[known]
     by_prompt = content.groupby("prompt")["v"].transform
     kept = content[(by_prompt("size") >= formulas.MIN_CONTENT_POSITIONS) & (by_prompt("sum") > 0)]
-    sizes = kept.groupby("prompt").size().to_numpy().astype(np.intp)
-    return ScoredAttention(kept["v"].to_numpy(dtype=np.float64), sizes, steps(kept["n_after"].to_numpy()))
+    groups = kept.groupby("prompt")["group"].agg(["size", "first"]).astype(np.intp)
+    sizes, of_prompt = (groups[name].to_numpy() for name in ("size", "first"))
+    return ScoredAttention(kept["v"].to_numpy(dtype=np.float64), sizes, of_prompt, steps(kept["n_after"].to_numpy()))
 
 
 def steps(distances: np.ndarray) -> Codes:
@@ -65,12 +67,12 @@ def steps(distances: np.ndarray) -> Codes:
 
 
 def soft_scores(scored: ScoredAttention, drawn: Floats, settings: AnalysisSettings) -> pd.DataFrame:
-    """A row a prompt: n_positions, context_health_soft, and of the scores under the null (simulations, prompts) the
-    mean as expected, low and high."""
+    """A row a prompt: group, n_positions, context_health_soft, and of the scores under the null (simulations, prompts)
+    the mean as expected, low and high."""
     low, high = np.quantile(drawn, settings.tails, axis=0)
     observed = scores_of(scored.attention, scored.sizes)
-    columns = {"n_positions": scored.sizes, MEASURE: observed, "expected": drawn.mean(axis=0), "low": low, "high": high}
-    return pd.DataFrame(columns)
+    by_place = {"expected": drawn.mean(axis=0), "low": low, "high": high}
+    return pd.DataFrame({"group": scored.groups, "n_positions": scored.sizes, MEASURE: observed, **by_place})
 
 
 def scores_of(attention: Floats, sizes: Codes) -> Floats:
@@ -118,9 +120,9 @@ def length_answers(scores: pd.DataFrame, drawn: Floats, settings: AnalysisSettin
     simulated studies), and of what the score is beyond its mean under the null.
     """
     n = scores["n_positions"].to_numpy(dtype=np.float64)
-    codes = np.arange(len(n), dtype=np.intp)
+    groups = scores["group"].to_numpy()
     observed, beyond = (
-        correlate(n, values.to_numpy(), codes, "spearman", settings)
+        correlate(n, values.to_numpy(), groups, "spearman", settings)
         for values in (scores[MEASURE], scores[MEASURE] - scores["expected"])
     )
     expected = Estimate(len(n), null_reason=observed.null_reason)

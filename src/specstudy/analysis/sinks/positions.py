@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.join import Tables, frame_of, numbers
+from specstudy.analysis.join import Tables, frame_of, group_codes, numbers
 
 ATTENTION_OF = {
     "z_score": "attention_received",
@@ -24,8 +24,9 @@ def position_frame(tables: Tables) -> pd.DataFrame:
 
     `place` is `first` (position 0), `boundary` (the run of template tokens that closes the prompt, after its last
     content), `inner` (every other template token) or `content`. `structural_role` of content is `content`. `prompt` is
-    the prompt's number from 0. What the answer attends to is averaged over repetitions. NaN where not defined;
-    `null_reason` holds the table's own reason for the prefill measures, `null_reason_generated` that for the answer's.
+    the prompt's number from 0, `group` that of its group (what intervals draw together). What the answer attends to is
+    averaged over repetitions. NaN where not defined; `null_reason` holds the table's own reason for the prefill
+    measures, `null_reason_generated` that for the answer's.
     """
     tokens = frame_of(tables, "prefill_tokens")
     frame = pd.DataFrame(
@@ -44,6 +45,7 @@ def position_frame(tables: Tables) -> pd.DataFrame:
     frame = frame.join(_from_generated(tables), on=["prompt_id", "position"])
     frame = frame.sort_values(["prompt_id", "position"], ignore_index=True)
     frame["prompt"] = pd.factorize(frame["prompt_id"])[0]
+    frame["group"] = group_codes(tables, frame["prompt_id"])
     frame["place"] = _places(frame)
     frame["structural_role"] = np.where(frame["place"] == CONTENT, CONTENT, frame["structural_role"])
     return frame

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate
 from specstudy.analysis.means import mean
 from specstudy.analysis.sinks.positions import CONTENT
 from specstudy.analysis.within import FEWEST_ROWS, coefficients_within
@@ -41,20 +41,20 @@ CASES = tuple(
 
 
 def prediction_frame(positions: pd.DataFrame) -> pd.DataFrame:
-    """Rank correlation of each case with `attention_from_generated` inside each prompt: prompt_id, value, and the case.
+    """Rank correlation of each case with `attention_from_generated` inside each prompt: prompt_id, group, value, case.
 
     Prompts where the coefficient is not defined have no row.
     """
-    names = positions.groupby("prompt")["prompt_id"].first().to_numpy(dtype=object)
-    parts = [pd.DataFrame({"prompt_id": names[:0], "value": np.zeros(0), **dict.fromkeys(Case._fields, "")})]
+    prompts = positions.groupby("prompt")[["prompt_id", "group"]].first()
+    parts = [prompts[:0].assign(value=np.zeros(0), **dict.fromkeys(Case._fields, ""))]
     for case in CASES:
         rows = positions[_is_asked(positions, case.positions)]
         x, y, place = (rows[name].to_numpy(dtype=np.float64) for name in (case.predictor, TARGET, POSITION))
         codes: Codes = rows["prompt"].to_numpy().astype(np.intp)
         held = place if case.held_constant == POSITION else None
-        values = coefficients_within(x, y, codes, len(names), "spearman", held)
+        values = coefficients_within(x, y, codes, len(prompts), "spearman", held)
         defined = np.isfinite(values)
-        parts.append(pd.DataFrame({"prompt_id": names[defined], "value": values[defined], **case._asdict()}))
+        parts.append(prompts[defined].assign(value=values[defined], **case._asdict()))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -74,16 +74,17 @@ def predictions(frame: pd.DataFrame, settings: AnalysisSettings) -> list[SinkPre
     rows = []
     for case in CASES:
         values = by_case.get(tuple(case), empty)
-        rows.append(_row(case, values["value"].to_numpy(), settings))
+        rows.append(_row(case, values["value"], values["group"], settings))
         if case.predictor == WINDOW:
             received = by_case.get(tuple(case._replace(predictor=RECEIVED)), empty)
-            gain = values.set_index("prompt_id")["value"] - received.set_index("prompt_id")["value"]
-            rows.append(_row(case._replace(predictor=WINDOW_GAIN), gain.dropna().to_numpy(), settings))
+            both = values.merge(received[["prompt_id", "value"]], on="prompt_id", suffixes=("", "_received"))
+            gain = both["value"] - both["value_received"]
+            rows.append(_row(case._replace(predictor=WINDOW_GAIN), gain, both["group"], settings))
     return rows
 
 
-def _row(case: Case, values: Floats, settings: AnalysisSettings) -> SinkPrediction:
-    estimate = mean(values, settings)
+def _row(case: Case, values: pd.Series, groups: pd.Series, settings: AnalysisSettings) -> SinkPrediction:
+    estimate = mean(values.to_numpy(dtype=np.float64), settings, groups=groups.to_numpy(dtype=np.intp))
     if not estimate.n:
         why = f"no prompt has {FEWEST_ROWS} such positions where both measures are defined and vary"
         estimate = Estimate(0, null_reason=why)

@@ -24,21 +24,21 @@ def sinks_by_role(positions: pd.DataFrame, settings: AnalysisSettings) -> list[S
 
     `positions` is what `position_frame` gives. Intervals are over all prompts, those without the role included.
     """
-    n_prompts = int(positions["prompt"].nunique())
+    n_groups = int(positions["group"].nunique())
     rows = []
-    for place, role, group in _groups(positions):
-        codes: Codes = group["prompt"].to_numpy().astype(np.intp)
+    for place, role, part in _parts(positions):
+        codes: Codes = part["group"].to_numpy().astype(np.intp)
         for measure in Z_MEASURES:
-            z = group[measure].to_numpy()
+            z = part[measure].to_numpy()
             over = np.where(np.isfinite(z), z > settings.sink_threshold, np.nan)
-            incidence = nested_mean(over, codes, n_prompts, settings)
-            mean_z = nested_mean(z, codes, n_prompts, settings)
-            scored = group[np.isfinite(z)]
-            rows.append(_row(measure, place, role, scored, incidence, mean_z, _why_null(group, measure)))
+            incidence = nested_mean(over, codes, n_groups, settings)
+            mean_z = nested_mean(z, codes, n_groups, settings)
+            scored = part[np.isfinite(z)]
+            rows.append(_row(measure, place, role, scored, incidence, mean_z, _why_null(part, measure)))
     return rows
 
 
-def _groups(positions: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+def _parts(positions: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     for place in PLACES:
         here = positions[positions["place"] == place]
         order = here.groupby("structural_role")["position"].median()
@@ -86,13 +86,13 @@ def mild_sink(mean_z: Estimate) -> bool | None:
     return True if mean_z.low > MILD_SINK_Z else False if mean_z.high < MILD_SINK_Z else None
 
 
-def _why_null(group: pd.DataFrame, measure: str) -> str | None:
-    """The reason why no position of a group has this z-score, or None if one has it."""
-    if group[measure].notna().any():
+def _why_null(part: pd.DataFrame, measure: str) -> str | None:
+    """The reason why no position of a part has this z-score, or None if one has it."""
+    if part[measure].notna().any():
         return None
-    if group[ATTENTION_OF[measure]].isna().all():
+    if part[ATTENTION_OF[measure]].isna().all():
         if measure == "z_window":
             return "inside the observation window: only positions before it are seen by all of its queries"
         return "attention from the answer's tokens was not measured"
-    reasons = group["null_reason_generated" if measure == "z_generated" else "null_reason"].dropna()
+    reasons = part["null_reason_generated" if measure == "z_generated" else "null_reason"].dropna()
     return str(reasons.mode().iloc[0]) if len(reasons) else "z-score not defined"

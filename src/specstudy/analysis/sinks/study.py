@@ -86,7 +86,7 @@ def analyze_sinks(tables: Tables, prompts: pd.DataFrame, settings: AnalysisSetti
             *thresholds.recommended_thresholds(positions, settings),
             *heads.sink_rate_agreement(positions, prompts, settings),
             *length.length_answers(soft_by_length, drawn, settings),
-            *boundary.boundary_answers(gain, settings),
+            *boundary.boundary_answers(gain, tables, settings),
             *first_token.slope_answers(at_first, tables, settings),
         ],
         positions=positions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats, too_few
 from specstudy.analysis.means import nested_mean
 from specstudy.analysis.sinks.positions import CONTENT
 from specstudy.records import SinkAnswer, SinkThreshold
@@ -18,14 +18,14 @@ RECOMMENDED = "recommended_threshold"
 
 def threshold_sweep(positions: pd.DataFrame, settings: AnalysisSettings) -> list[SinkThreshold]:
     """The shares of structural and of content positions that each threshold flags, for each z-score."""
-    n_prompts = int(positions["prompt"].nunique())
+    n_groups = int(positions["group"].nunique())
     rows = []
     for measure in SWEPT_MEASURES:
         scored = positions[positions[measure].notna().to_numpy()]
         is_content = (scored["place"] == CONTENT).to_numpy()
         for threshold in sorted(settings.thresholds):
             structural, content = (
-                _flagged(part, measure, threshold, n_prompts, settings)
+                _flagged(part, measure, threshold, n_groups, settings)
                 for part in (scored[~is_content], scored[is_content])
             )
             reasons = {"structural": structural.null_reason, "content": content.null_reason}
@@ -43,12 +43,10 @@ def threshold_sweep(positions: pd.DataFrame, settings: AnalysisSettings) -> list
     return rows
 
 
-def _flagged(
-    rows: pd.DataFrame, measure: str, threshold: float, n_prompts: int, settings: AnalysisSettings
-) -> Estimate:
-    codes: Codes = rows["prompt"].to_numpy().astype(np.intp)
+def _flagged(rows: pd.DataFrame, measure: str, threshold: float, n_groups: int, settings: AnalysisSettings) -> Estimate:
+    codes: Codes = rows["group"].to_numpy().astype(np.intp)
     flags: Floats = (rows[measure].to_numpy() > threshold).astype(np.float64)
-    return nested_mean(flags, codes, n_prompts, settings)
+    return nested_mean(flags, codes, n_groups, settings)
 
 
 def recommended_thresholds(positions: pd.DataFrame, settings: AnalysisSettings) -> list[SinkAnswer]:
@@ -66,25 +64,25 @@ def recommended_thresholds(positions: pd.DataFrame, settings: AnalysisSettings) 
 
 def _recommended(positions: pd.DataFrame, measure: str, settings: AnalysisSettings) -> Estimate:
     content = positions[(positions["place"] == CONTENT).to_numpy() & positions[measure].notna().to_numpy()]
-    codes, names = pd.factorize(content["prompt"], sort=True)
-    n, n_prompts = len(content), len(names)
+    codes, names = pd.factorize(content["group"], sort=True)
+    n, n_groups = len(content), len(names)
     if not n:
         return Estimate(0, null_reason="no content position carries this z-score")
     steps = np.sort(np.array(settings.thresholds))
     over = content[measure].to_numpy()[:, None] > steps
-    flagged = np.stack([np.bincount(codes, over[:, i], n_prompts) for i in range(len(steps))], axis=1)
-    sizes = np.bincount(codes, minlength=n_prompts).astype(np.float64)
+    flagged = np.stack([np.bincount(codes, over[:, i], n_groups) for i in range(len(steps))], axis=1)
+    sizes = np.bincount(codes, minlength=n_groups).astype(np.float64)
 
     def smallest(counts: np.ndarray) -> np.ndarray:
         allowed = counts @ flagged <= FLAGGED_CONTENT_ALLOWED * (counts @ sizes)[:, None] + 1e-9
         return np.where(allowed.any(axis=1), steps[allowed.argmax(axis=1)], np.inf)
 
-    value = float(smallest(np.ones((1, n_prompts)))[0])
+    value = float(smallest(np.ones((1, n_groups)))[0])
     if np.isinf(value):
         return Estimate(n, null_reason=f"over 1 % of content positions are flagged even at {steps[-1]:g}")
-    if n_prompts < 3:
-        return Estimate(n, value, null_reason=f"{n_prompts} prompts; an interval needs 3")
-    low, high = np.quantile(smallest(settings.counts(n_prompts)), settings.tails, method="inverted_cdf")
+    if reason := too_few(n_groups):
+        return Estimate(n, value, null_reason=reason)
+    low, high = np.quantile(smallest(settings.counts(n_groups)), settings.tails, method="inverted_cdf")
     if np.isinf(high):
         why = f"in some samples of prompts over 1 % are flagged even at {steps[-1]:g}"
         return Estimate(n, value, null_reason=why)

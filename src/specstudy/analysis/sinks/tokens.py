@@ -36,12 +36,12 @@ def content_sinks(positions: pd.DataFrame, measure: str, threshold: float) -> pd
 
 def sink_tokens(positions: pd.DataFrame, settings: AnalysisSettings) -> list[SinkToken]:
     """The content tokens that are most often sinks, for each z-score and threshold; none where no content is a sink."""
-    n_prompts = int(positions["prompt"].nunique())
+    n_groups = int(positions["group"].nunique())
     return [
-        _token_row(group, measure, threshold, n_prompts, settings)
+        _token_row(occurrences, measure, threshold, n_groups, settings)
         for measure in Z_MEASURES
         for threshold in thresholds_asked(settings)
-        for group in _commonest(content_sinks(positions, measure, threshold))
+        for occurrences in _commonest(content_sinks(positions, measure, threshold))
     ]
 
 
@@ -54,13 +54,13 @@ def _commonest(content: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _token_row(
-    found: pd.DataFrame, measure: str, threshold: float, n_prompts: int, settings: AnalysisSettings
+    found: pd.DataFrame, measure: str, threshold: float, n_groups: int, settings: AnalysisSettings
 ) -> SinkToken:
     """`found` is every occurrence of one token, at least one of them a sink."""
     sinks, is_first = found[found["is_sink"]], (found["occurrence"] == 0).to_numpy()
     later = found.loc[~is_first, "is_sink"]
-    codes: Codes = found["prompt"].to_numpy().astype(np.intp)
-    share = nested_mean(found["is_sink"].to_numpy(dtype=np.float64), codes, n_prompts, settings)
+    codes: Codes = found["group"].to_numpy().astype(np.intp)
+    share = nested_mean(found["is_sink"].to_numpy(dtype=np.float64), codes, n_groups, settings)
     return SinkToken(
         measure=measure,
         threshold=threshold,
@@ -86,24 +86,24 @@ def sink_recurrence(positions: pd.DataFrame, settings: AnalysisSettings) -> list
     hold a sink's token, the share where it is a sink at least once; beside `sink_tokens`, the share among
     all pairs of a prompt and a token in it. Shares are ratios of sums, resampled by the prompt of the sink.
     """
-    n_prompts = int(positions["prompt"].nunique())
+    n_groups = int(positions["group"].nunique())
     return [
         SinkRecurrence(quantity=quantity, measure=measure, threshold=threshold, n=share.n, **share.row())
         for measure in Z_MEASURES
         for threshold in thresholds_asked(settings)
-        for quantity, share in _recurrence(content_sinks(positions, measure, threshold), n_prompts, settings).items()
+        for quantity, share in _recurrence(content_sinks(positions, measure, threshold), n_groups, settings).items()
     ]
 
 
-def _recurrence(content: pd.DataFrame, n_prompts: int, settings: AnalysisSettings) -> dict[str, Estimate]:
-    pairs = content.groupby(["prompt", "token_id"])["is_sink"].agg(n="size", n_sinks="sum").reset_index()
+def _recurrence(content: pd.DataFrame, n_groups: int, settings: AnalysisSettings) -> dict[str, Estimate]:
+    pairs = content.groupby(["prompt", "group", "token_id"])["is_sink"].agg(n="size", n_sinks="sum").reset_index()
     pairs["is_sink"] = pairs["n_sinks"] > 0
     prompts_with = pairs.groupby("token_id")["is_sink"].agg(n_holding="size", n_sinking="sum")
     sinks = pairs[pairs["is_sink"]].join(prompts_with, on="token_id").astype(np.float64)
 
     def share(rows: pd.DataFrame, hits: pd.Series, cases: pd.Series, otherwise: str) -> Estimate:
-        codes = rows["prompt"].to_numpy().astype(np.intp)
-        counts = [np.bincount(codes, values, n_prompts).astype(np.float64) for values in (hits, cases)]
+        codes = rows["group"].to_numpy().astype(np.intp)
+        counts = [np.bincount(codes, values, n_groups).astype(np.float64) for values in (hits, cases)]
         return ratio(counts[0], counts[1], settings) if counts[1].any() else Estimate(0, null_reason=otherwise)
 
     none, alone = "no content position carries this z-score", "no content token that is a sink occurs elsewhere"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specstudy.analysis.bootstrap import Floats
 from specstudy.analysis.fit import fitted_line
 from specstudy.analysis.join import Tables
+from specstudy.analysis.means import numbered
 from specstudy.analysis.measures import (
     ANSWER_ACCEPTANCE_MEASURE,
     DRAFT_ENTROPY_MEASURE,
@@ -72,15 +73,16 @@ def _scatter(result: AnalysisResult, x: str, y: Key) -> Figure | None:
             "linewidths": 0.6,
         }
         axes.scatter(rows[x], rows[y], label=category, zorder=3, rasterized=len(prompts) > MARKS_AS_SHAPES, **dots)
-    _draw_fit(axes, result, prompts[x].to_numpy(), prompts[y].to_numpy())
+    _draw_fit(axes, result, prompts, x, y)
     axes.set(xlabel=label(x), ylabel=wrapped(label(y), 48))
     axes.set_title(_title(result, x, y))
     figure.legend(loc="outside lower center", ncols=5, handletextpad=0.2, columnspacing=1.2)
     return figure
 
 
-def _draw_fit(axes: Axes, result: AnalysisResult, x: Floats, y: Floats) -> None:
-    line = fitted_line(x, y, result.settings)
+def _draw_fit(axes: Axes, result: AnalysisResult, prompts: pd.DataFrame, x: str, y: Key) -> None:
+    groups = numbered(prompts["group"])[0]
+    line = fitted_line(prompts[x].to_numpy(), prompts[y].to_numpy(), result.settings, groups)
     axes.fill_between(line["x"], line["low"], line["high"], color=INK, alpha=0.12, linewidth=0, zorder=1)
     axes.plot(line["x"], line["value"], color=INK, linewidth=1.4, zorder=2)
 

@@ -56,8 +56,10 @@ def chain_sentence(result: AnalysisResult) -> str:
 
 
 def claims_sentence(result: AnalysisResult) -> str:
-    """How the claims came out."""
-    return f"Of {len(result.claims)} claims: {_counts(result.claims)}."
+    """How the claims came out, and what their intervals draw where that is not prompts."""
+    n_prompts, n_groups = len(result.prompts), result.prompts["group"].nunique()
+    drawn = f" Intervals draw {n_groups} groups, not {n_prompts} prompts." if n_groups < n_prompts else ""
+    return f"Of {len(result.claims)} claims: {_counts(result.claims)}.{drawn}"
 
 
 def seen_sentence(result: AnalysisResult) -> str:
