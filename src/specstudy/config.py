@@ -160,7 +160,7 @@ class SpecConfig(Section):
 
 @dataclass(frozen=True)
 class RetentionConfig(Section):
-    """Keys dropped from the cache after prefill: the shares of the prompt's tokens that are kept. Null: not measured."""
+    """Keys dropped from a cache after prefill: which shares of the prompt's tokens are kept (null: not measured)."""
 
     NAME: ClassVar[str] = "retention"
     budgets: tuple[float, ...] | None = setting(

@@ -772,10 +772,11 @@ class RetentionRun(GenerationRow):
     mean_nll_bits: float | None = column("mean negative log2-likelihood of the answer under this model", "bits")
     mean_entropy_bits: float | None = column("mean entropy of this model at temperature 1", "bits")
     mean_kl_bits: float | None = column(
-        "mean Kullback-Leibler divergence of this model with its whole cache from it with this one, temperature 1", "bits"
+        "mean Kullback-Leibler divergence, at temperature 1, of the model with its whole cache from it with this one",
+        "bits",
     )
     attention_lost: float | None = column(
-        "share of attention that the answer's queries pay to the dropped keys in the whole cache, mean over layers and heads"
+        "share of attention that generating queries pay the dropped keys in the whole cache, mean over layers and heads"
     )
     null_reason: str | None = _null_reason()
 

@@ -3,7 +3,14 @@
 import attention_models
 import pytest
 import torch
-from tiny import configurations, language_model, llama, logits_without_position, logits_without_positions, uncached_logits
+from tiny import (
+    configurations,
+    language_model,
+    llama,
+    logits_without_position,
+    logits_without_positions,
+    uncached_logits,
+)
 from transformers import DynamicCache, PreTrainedConfig
 
 from specstudy.errors import UserError

@@ -7,18 +7,18 @@ Keys keep their rotary place. They are hidden by a mask instead of taken out, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from specstudy.measure import sampling
 from specstudy.measure.decode import GenerationSettings, complete_warp, generate_rows
 from specstudy.measure.finite import not_finite_error
-from specstudy.measure.sinks import BLOCK_TOKENS, answer_sums
+from specstudy.measure.sinks import BLOCK_TOKENS, Floats, answer_sums
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 from specstudy.models.without_position import without_positions
@@ -27,7 +27,9 @@ from specstudy.records import RetentionRun
 
 N_FIRST = 4
 """Keys kept beside the last ones; four are a sink's worth (Xiao et al. 2024)."""
-ALL = "all"
+Role = Literal["draft", "verifier"]
+ROLES: tuple[Role, ...] = ("draft", "verifier")
+MEASURES = ("mean_expected_accept", "mean_nll_bits", "mean_entropy_bits", "mean_kl_bits", "attention_lost")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def retentions(n_prompt: int, budgets: Sequence[float], rng: np.random.Generator
     that `first_and_last` drops, and the last ones.
     """
     order = rng.permutation(np.arange(N_FIRST, n_prompt)).tolist()  # the same at every budget
-    found = [Retention(ALL, 1.0, n_prompt, ())]
+    found = [Retention("all", 1.0, n_prompt, ())]
     for budget in budgets:
         n_kept = round(budget * n_prompt)
         n_last = n_kept - N_FIRST
@@ -69,35 +71,6 @@ def _why_not(n_prompt: int, n_kept: int) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A model over an answer of T tokens to a prompt of P, with its whole cache: the logits [T, vocabulary] before each
-    token (float32, on the device), and the attention [P] that a generating query pays to each prompt position, mean
-    over layers, heads and queries."""
-
-    cached: CachedModel
-    logits: Tensor
-    attention: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Texts:
-    """The verifier's answer to a prompt, as ids."""
-
-    prompt_ids: list[int]
-    answer_ids: list[int]
-
-    @property
-    def fed_ids(self) -> list[int]:
-        """What generates the answer: token t comes from the query at P - 1 + t."""
-        return [self.prompt_ids[-1], *self.answer_ids[:-1]]
-
-    @property
-    def first_query(self) -> int:
-        """The first query behind the prefill, which ends before the prompt's last token."""
-        return len(self.prompt_ids) - 1
-
-
 @torch.inference_mode()
 def measure_retention(
     pair: Pair,
@@ -107,109 +80,101 @@ def measure_retention(
     rngs: Sequence[np.random.Generator],
     drawing: np.random.Generator,
 ) -> dict[str, list[object]]:
-    """`retention_runs` of the verifier's answers to a prompt, one for each of `rngs`; `drawing` draws what is kept at
-    random. The answers are those of the decode stage, if the generators are. Raises UserError for a model that takes
-    no mask. Holds the logits of both models over one answer: 4 bytes times its tokens times the vocabulary, twice."""
+    """`retention_runs` of the verifier's answers to a prompt, one for each of `rngs`: with the generators of the decode
+    stage they are its answers. `drawing` draws what is kept at random. Raises UserError for a model without masks."""
     answers = generate_rows(pair.verifier, rendered.token_ids, settings, rngs)
     kept = retentions(len(rendered.positions), budgets, drawing)
-    return {
-        "retention_runs": [
-            row
-            for repetition, answer in enumerate(answers)
-            for row in _rows(pair, rendered, settings, kept, repetition, Texts(rendered.token_ids, answer.token_ids))
-        ]
-    }
+    rows: list[object] = []
+    for repetition, answer in enumerate(answers):
+        forced = Forced(pair, rendered.token_ids, answer.token_ids, settings)
+        keys = {**rendered.keys, "repetition": repetition, "n_tokens": len(answer.token_ids)}
+        rows += (_row(keys, role, retention, forced) for role in ROLES for retention in kept)
+    return {"retention_runs": rows}
 
 
-def _rows(
-    pair: Pair,
-    rendered: RenderedPrompt,
-    settings: GenerationSettings,
-    kept: Sequence[Retention],
-    repetition: int,
-    texts: Texts,
-) -> Iterator[RetentionRun]:
-    wholes = {role: _whole(CachedModel(getattr(pair, role)), texts) for role in ("draft", "verifier")}
-    for role, whole in wholes.items():
-        for retention in kept:
-            costs = _no_costs() if retention.dropped is None else _costs(wholes, role, retention.dropped, texts, settings)
-            yield RetentionRun(
-                **rendered.keys,
-                repetition=repetition,
-                model=role,
-                policy=retention.policy,
-                budget=retention.budget,
-                n_tokens=len(texts.answer_ids),
-                n_kept=retention.n_kept,
-                n_dropped=len(rendered.positions) - retention.n_kept,
-                **costs,
-                null_reason=retention.null_reason,
-            )
+def _row(keys: dict[str, Any], role: Role, retention: Retention, forced: Forced) -> RetentionRun:
+    costs: dict[str, Any] = dict.fromkeys(MEASURES)
+    if retention.dropped is not None:
+        costs = forced.costs(role, retention.dropped)
+    return RetentionRun(
+        **keys,
+        model=role,
+        policy=retention.policy,
+        budget=retention.budget,
+        n_kept=retention.n_kept,
+        n_dropped=len(forced.prompt_ids) - retention.n_kept,
+        **costs,
+        null_reason=retention.null_reason,
+    )
 
 
-def _whole(cached: CachedModel, texts: Texts) -> Whole:
-    cached.prefill(torch.tensor(texts.prompt_ids[:-1], dtype=torch.long, device=cached.model.device))
-    logits = torch.cat([*_logits(cached, texts)])
-    sums = answer_sums(cached, texts.prompt_ids[:-1], texts.fed_ids)
-    received: NDArray[np.float64] = sums.column_sums.double().numpy().mean((0, 1))[: len(texts.prompt_ids)]
-    return Whole(cached, logits, received / len(texts.fed_ids))
+class Forced:
+    """Both models over an answer of T tokens to a prompt of P, whole and with keys dropped.
 
+    Token t is generated by the query at P - 1 + t. Prefill, which sees all keys, ends before the prompt's last token.
+    Holds each model's logits [T, vocabulary] with its whole cache (float32, on the device), and the attention [P] that
+    a generating query pays to each prompt position there, mean over layers, heads and queries.
+    """
 
-def _logits(cached: CachedModel, texts: Texts) -> Iterator[Tensor]:
-    """Logits [at most BLOCK_TOKENS, vocabulary] before the answer's tokens, block by block; `cached` holds the prompt
-    but for its last token, and may hold more."""
-    cached.rollback(texts.first_query)
-    for block in torch.tensor(texts.fed_ids, device=cached.model.device).split(BLOCK_TOKENS):
-        logits = cached.forward(block, keep=len(block))
-        if not bool(logits.amax(-1).isfinite().all()):
-            raise not_finite_error(cached.model, torch.tensor([*texts.prompt_ids, *texts.answer_ids[:-1]]))
-        yield logits
-
-
-def _no_costs() -> dict[str, None]:
-    names = ("mean_expected_accept", "mean_nll_bits", "mean_entropy_bits", "mean_kl_bits", "attention_lost")
-    return dict.fromkeys(names)
-
-
-def _costs(
-    wholes: dict[str, Whole], role: str, dropped: Sequence[int], texts: Texts, settings: GenerationSettings
-) -> dict[str, float]:
-    """The measures of the model of this role without the `dropped` keys, the other model whole."""
-    whole = wholes[role]
-    if dropped:
-        with without_positions(whole.cached.model.module, dropped, texts.first_query):
-            sums = _sums(wholes, role, _logits(whole.cached, texts), texts, settings)
-    else:
-        sums = _sums(wholes, role, whole.logits.split(BLOCK_TOKENS), texts, settings)
-    means = {name: total / len(texts.answer_ids) for name, total in sums.items()}
-    return {**means, "attention_lost": float(whole.attention[[*dropped]].sum())}
-
-
-def _sums(
-    wholes: dict[str, Whole],
-    role: str,
-    blocks: Iterator[Tensor] | Sequence[Tensor],
-    texts: Texts,
-    settings: GenerationSettings,
-) -> dict[str, float]:
-    """Sums over the answer's tokens; `blocks`: logits of the model of this role, which stand in for its whole ones."""
-    totals: dict[str, list[float]] = {}
-    start = 0
-    for logits in blocks:
-        rows = slice(start, start + len(logits))
-        start = rows.stop
-        p, q = (logits if name == role else wholes[name].logits[rows] for name in ("verifier", "draft"))
-        answer = torch.tensor(texts.answer_ids[rows], device=logits.device)
-        raw = sampling.raw_statistics(logits)
-        found = {
-            "mean_expected_accept": expected_acceptance(p, q, settings),
-            "mean_nll_bits": (raw.log_normalizer - logits.gather(-1, answer[:, None])[:, 0]) / math.log(2),
-            "mean_entropy_bits": raw.entropy_bits,
-            "mean_kl_bits": divergence_bits(wholes[role].logits[rows], logits),
+    def __init__(
+        self, pair: Pair, prompt_ids: Sequence[int], answer_ids: Sequence[int], settings: GenerationSettings
+    ) -> None:
+        self.prompt_ids, self.settings = [*prompt_ids], settings
+        device = pair.verifier.device
+        self._answer = torch.tensor([*answer_ids], device=device)
+        self._fed = torch.tensor([prompt_ids[-1], *answer_ids[:-1]], device=device)
+        self._models: dict[Role, CachedModel] = {
+            "draft": CachedModel(pair.draft),
+            "verifier": CachedModel(pair.verifier),
         }
-        for name, values in found.items():
-            totals.setdefault(name, []).extend(values.tolist())
-    return {name: math.fsum(values) for name, values in totals.items()}
+        for cached in self._models.values():
+            cached.prefill(torch.tensor(self.prompt_ids[:-1], dtype=torch.long, device=device))
+        self._whole = {role: torch.cat([*self._logits(role)]) for role in ROLES}
+        self._attention = {role: self._attention_of(role) for role in ROLES}
+
+    def costs(self, role: Role, dropped: Sequence[int]) -> dict[str, float]:
+        """The measures of the model of this role without the keys of the `dropped` positions, the other model whole."""
+        if not dropped:
+            means = self._means(role, self._whole[role].split(BLOCK_TOKENS))
+        else:
+            with without_positions(self._models[role].model.module, dropped, len(self.prompt_ids) - 1):
+                means = self._means(role, self._logits(role))
+        return {**means, "attention_lost": float(self._attention[role][[*dropped]].sum())}
+
+    def _logits(self, role: Role) -> Iterator[Tensor]:
+        """Logits before the answer's tokens as the model runs now, block by block."""
+        cached = self._models[role]
+        cached.rollback(len(self.prompt_ids) - 1)
+        for block in self._fed.split(BLOCK_TOKENS):
+            logits = cached.forward(block, keep=len(block))
+            if not bool(logits.amax(-1).isfinite().all()):
+                raise not_finite_error(cached.model, torch.cat([self._fed.new_tensor(self.prompt_ids[:-1]), self._fed]))
+            yield logits
+
+    def _attention_of(self, role: Role) -> Floats:
+        sums = answer_sums(self._models[role], self.prompt_ids[:-1], self._fed.tolist())
+        received: Floats = sums.column_sums.double().numpy().mean((0, 1))[: len(self.prompt_ids)]
+        return received / len(self._fed)
+
+    def _means(self, role: Role, blocks: Iterable[Tensor]) -> dict[str, float]:
+        """Means over the answer's tokens; `blocks` are the logits of the model of this role."""
+        found: dict[str, list[float]] = {}
+        start = 0
+        for logits in blocks:
+            rows = slice(start, start + len(logits))
+            start = rows.stop
+            p, q = (logits if role == other else self._whole[other][rows] for other in ("verifier", "draft"))
+            raw = sampling.raw_statistics(logits)
+            of_answer = logits.gather(-1, self._answer[rows, None])[:, 0]
+            measured = (
+                expected_acceptance(p, q, self.settings),
+                (raw.log_normalizer - of_answer) / math.log(2),
+                raw.entropy_bits,
+                divergence_bits(self._whole[role][rows], logits),
+            )
+            for name, values in zip(MEASURES, measured, strict=False):
+                found.setdefault(name, []).extend(values.tolist())
+        return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 def expected_acceptance(p_logits: Tensor, q_logits: Tensor, settings: GenerationSettings) -> Tensor:
