@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,12 +45,13 @@ def _by_prompt(frame: pd.DataFrame, model: str, measure: str) -> pd.DataFrame:
 
 def _asked(values: pd.DataFrame) -> Iterator[tuple[tuple[str, float, str], Floats]]:
     """Policy, budget and what is subtracted, with the values (prompts,)."""
-    for policy, budget in values:
+    ways: Any = values.columns  # of two levels
+    for policy, budget in ways:
         own = values[policy, budget].to_numpy(dtype=np.float64)
-        yield (policy, float(budget), ""), own
+        yield (policy, budget, ""), own
         for minus in _MINUS[policy]:
             other = values[minus, 1.0 if minus == ALL else budget].to_numpy(dtype=np.float64)
-            yield (policy, float(budget), minus), own - other
+            yield (policy, budget, minus), own - other
 
 
 def retention_claim_measures(tables: Tables) -> pd.DataFrame:

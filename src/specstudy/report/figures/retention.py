@@ -42,8 +42,8 @@ def retention_curves(result: AnalysisResult, tables: Tables) -> Figure | None:
 
 
 def _draw(axes: Axes, rows: list[RetentionCost]) -> None:
-    for whole in (row for row in rows if row.policy == ALL):
-        axes.axhline(whole.estimate, color=INK, linewidth=0.9, linestyle="--", label="the whole cache")
+    for whole in (row.estimate for row in rows if row.policy == ALL and row.estimate is not None):
+        axes.axhline(whole, color=INK, linewidth=0.9, linestyle="--", label="the whole cache")
     for place, policy in enumerate((FIRST, RANDOM, LAST)):
         own = sorted((row for row in rows if row.policy == policy), key=lambda row: row.budget)
         at = [row.budget + _SHIFT * (place - 1) for row in own]
