@@ -32,7 +32,7 @@ def retention_curves(result: AnalysisResult, tables: Tables) -> Figure | None:
     panels = figure.subplots(1, len(_PANELS))
     for axes, (model, measure) in zip(panels, _PANELS, strict=True):
         _draw(axes, [row for row in rows if (row.model, row.measure) == (model, measure)])
-        axes.set(xlabel="share of the prompt's keys kept", ylabel=wrapped(label(measure), 46))
+        axes.set(xlabel="share of the prompt's keys kept", ylabel=wrapped(label(measure)))
         axes.set_title(f"dropped from the {model}'s cache alone")
     n = max(row.n for row in rows)
     note = f"n = {n} prompts; {bars_note(result.settings.confidence)}"
