@@ -26,6 +26,7 @@ def test_defaults_are_those_of_the_study() -> None:
     assert (config.decode.repetitions, config.spec.repetitions) == (3, 1)
     assert (config.spec.gamma, config.spec.stop, config.seed) == ((4,), ("none",), 0)
     assert (config.prefill.window, config.prefill.threshold) == (16, 6.0)
+    assert config.retention.budgets is None
 
 
 def test_a_config_is_frozen() -> None:
@@ -36,6 +37,8 @@ def test_a_config_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("section", "name", "value"),
     [
+        ("retention", "budgets", [0.5, 1.0]),
+        ("retention", "budgets", []),
         ("spec", "gamma", 0),
         ("spec", "gamma", 65),
         ("spec", "gamma", "four"),

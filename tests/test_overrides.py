@@ -48,6 +48,8 @@ def test_the_experiments_are_what_they_say() -> None:
     cells = {(condition.temperature, condition.top_p) for condition in grid.conditions}
     assert cells == {(t, p) for t in (0.01, 0.3, 0.7, 1.0) for p in (0.5, 0.9, 1.0)}
     assert (grid.gamma, grid.baseline, rules.baseline) == ((4,), False, True)
+    dropping = study_config(["experiment=kv_retention"])
+    assert (dropping.retention.budgets, dropping.prompts.per_category) == ((0.25, 0.5, 0.75), 4)
 
 
 def test_sampling_of_spec_follows_decode_until_set() -> None:

@@ -99,12 +99,18 @@ def uncached_logits(model: LanguageModel, ids: list[int]) -> Tensor:
     return model.emittable_logits(model.module(input_ids=torch.tensor([ids]), use_cache=False).logits[0])
 
 
-@torch.inference_mode()
 def logits_without_position(model: LanguageModel, ids: list[int], position: int) -> Tensor:
-    """Logits [S, V] with an explicit mask handed to the model, which transformers takes as it is: no query behind
-    `position` sees its key."""
-    mask = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
-    mask[position + 1 :, position] = False
+    """Logits [S, V]; no query behind `position` sees its key."""
+    return logits_without_positions(model, ids, [position], position + 1)
+
+
+@torch.inference_mode()
+def logits_without_positions(model: LanguageModel, ids: list[int], positions: list[int], first_query: int) -> Tensor:
+    """Logits [S, V] with an explicit mask handed to the model, which transformers takes as it is in every layer: no
+    query from `first_query` on sees the keys of `positions`."""
+    seen = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
+    seen[first_query:, positions] = False
+    mask = torch.zeros(seen.shape, dtype=model.dtype).masked_fill_(~seen, torch.finfo(model.dtype).min)
     output = model.module(input_ids=torch.tensor([ids]), attention_mask=mask[None, None], use_cache=False)
     return model.emittable_logits(output.logits[0])
 

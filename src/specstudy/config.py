@@ -161,6 +161,16 @@ class SpecConfig(Section):
 
 
 @dataclass(frozen=True)
+class RetentionConfig(Section):
+    """Keys dropped from a cache after prefill: which shares of the prompt's tokens are kept (null: not measured)."""
+
+    NAME: ClassVar[str] = "retention"
+    budgets: tuple[float, ...] | None = setting(
+        None, optional(one_or_more(real(0, 1, above_low=True, below_high=True)))
+    )
+
+
+@dataclass(frozen=True)
 class AnalysisConfig(Section):
     """The bootstrap behind every interval, and the sink thresholds that are tried on the stored z-scores."""
 
@@ -199,6 +209,7 @@ class StudyConfig(Section):
     prefill: PrefillConfig = field(default_factory=PrefillConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     spec: SpecConfig = field(default_factory=SpecConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
     seed: int = setting(0, whole(0, 2**32 - 1))

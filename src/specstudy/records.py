@@ -822,11 +822,46 @@ class RoutingCost(ConditionRow):
     null_reason: str | None = _null_reason()
 
 
+@table("retention_runs", key=("prompt_id", "repetition", "model", "policy", "budget"))
+class RetentionRun(GenerationRow):
+    """A model over an answer of the verifier alone, with fewer of the prompt's keys in its cache."""
+
+    model: str = column("whose cache drops keys: draft or verifier; the other keeps all")
+    policy: str = column("keys kept: all, first_and_last, last or random_and_last, of one budget equally many")
+    budget: float = column("share of the prompt's tokens whose keys are kept")
+    n_tokens: int = column("tokens of the answer, a closing EOS included")
+    n_kept: int = column("prompt tokens whose keys are kept")
+    n_dropped: int = column("prompt tokens whose keys no query behind the prefill sees")
+    mean_expected_accept: float | None = column("mean over the answer of sum over x of min(p(x), q(x)), both warped")
+    mean_nll_bits: float | None = column("mean negative log2-likelihood of the answer under this model", "bits")
+    mean_entropy_bits: float | None = column("mean entropy of this model at temperature 1", "bits")
+    mean_kl_bits: float | None = column(
+        "mean Kullback-Leibler divergence, at temperature 1, of the model with its whole cache from it with this one",
+        "bits",
+    )
+    attention_lost: float | None = column(
+        "share of attention that generating queries pay the dropped keys in the whole cache, mean over layers and heads"
+    )
+    null_reason: str | None = _null_reason()
+
+
+@table("retention_costs", key=("model", "measure", "policy", "budget", "minus"))
+class RetentionCost(EstimateRow):
+    """A measure of `retention_runs`, mean over prompts: at one way to drop keys, or its difference to another."""
+
+    model: str = column("whose cache drops keys: draft or verifier")
+    measure: str = column("what was measured")
+    policy: str = column("keys kept: all, first_and_last, last or random_and_last")
+    budget: float = column("share of the prompt's tokens whose keys are kept")
+    minus: str = column("the policy that is subtracted, prompt by prompt; empty where the row is no difference")
+    n: int = column("prompts behind it")
+
+
 @table("errors", key=("stage", "prompt_id", "kind", "message"))
 class ErrorRow:
     """A prompt that failed in a stage."""
 
-    stage: str = column("render, or the stage that failed: prefill, decode, speculate, routing")
+    stage: str = column("render, or the stage that failed: prefill, decode, speculate, routing, retention")
     prompt_id: str = column("the prompt's id, unique in its set")
     kind: str = column("what went wrong, in a word")
     message: str = column("what went wrong, in a line")
@@ -854,6 +889,7 @@ STAGE_TABLES: dict[str, tuple[str, ...]] = {
     ),
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs", "spec_attention_steps"),
     "routing": ("routing_tokens", "routing_layers"),
+    "retention": ("retention_runs",),
     "analyze": (
         *("correlations", "condition_measures", "condition_differences", "entropy_bound", "claims"),
         *MECHANISM_TABLES,

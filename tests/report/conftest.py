@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from analysed import FAST
 from synthetic import Plan
+from synthetic_retention import with_retention
 from synthetic_routing import with_routing
 from synthetic_versions import version_tables
 
@@ -37,7 +38,7 @@ def drawn_study(tmp_path_factory: pytest.TempPathFactory) -> DrawnStudy:
     others = {"gamma": 2}, {"stop": "entropy", "stop_threshold": 0.2}, {"temperature": 1.0}
     conditions = (fixed, *(replace(fixed, **changes) for changes in others))
     plan = Plan(n_per_category=2, n_answer_tokens=24, conditions=conditions, repetitions=2)
-    tables = with_routing(version_tables("temperatures", {}, plan))
+    tables = with_retention(with_routing(version_tables("temperatures", {}, plan)))
     for name in ("decode_tokens", "spec_tokens", "prefill_tokens"):
         tables[name].loc[tables[name]["token_id"] == 3, "token"] = NASTY
     for frame in tables.values():

@@ -77,8 +77,8 @@ def test_every_figure_is_drawn_as_png_and_svg(drawn_study):
 def test_what_compares_settings_needs_several():
     names = names_of(*analysed())
     by_gamma = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
-    routing = {"distinct_experts", "bytes_and_clock"}
-    assert names == set(DRAWERS) - by_gamma - routing - OF_VERSIONS - {"rule_differences", "acceptance_by_sampling"}
+    others = {"distinct_experts", "bytes_and_clock", "retention_curves", "rule_differences", "acceptance_by_sampling"}
+    assert names == set(DRAWERS) - by_gamma - others - OF_VERSIONS
 
 
 @pytest.mark.parametrize("versions", ["poisoned", "hidden"])

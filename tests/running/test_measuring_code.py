@@ -15,7 +15,7 @@ from specstudy.running.measuring_code import (
     measuring_files,
 )
 
-NAMES = ("prefill", "decode", "speculate", "routing")
+NAMES = ("prefill", "decode", "speculate", "routing", "retention")
 
 
 def names_of(stage: str) -> set[str]:

@@ -268,6 +268,8 @@ except UserError as fault:
 def test_tables_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'nosuch'; the tables are prefill_tokens"):
         read_table(tmp_path, "nosuch")
+    with pytest.raises(UserError, match="no table retention_runs; `make study experiment=kv_retention`"):
+        read_table(tmp_path, "retention_runs")
     with pytest.raises(UserError, match="no table spec_runs; `make speculate`"):
         read_table(tmp_path, "spec_runs")
     path = table_path(tmp_path, "spec_runs")

@@ -10,6 +10,7 @@ import pandas as pd
 from specstudy.analysis.entropy_bound import MIN_ENTROPY_NATS, lower_bound
 from specstudy.analysis.join import Tables, frame_of, numbers
 from specstudy.analysis.measures import THEORIES, At
+from specstudy.analysis.retention import retention_claim_measures
 from specstudy.analysis.round_theory import tokens_of_rounds
 from specstudy.analysis.sinks.study import SinkAnalysis
 from specstudy.condition import Condition
@@ -27,6 +28,7 @@ def with_claim_measures(
         _over_acceptance_rate(prompts, suffixes),
         tokens_of_rounds(tables, suffixes),
         _speedup_over_theory(prompts, suffixes),
+        retention_claim_measures(tables),
     ]
     return prompts.join(parts, how="left")
 

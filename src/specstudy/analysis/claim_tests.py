@@ -116,6 +116,9 @@ def _average(claim: Declaration, evidence: Evidence) -> Finding:
 _WHY_ABSENT = {
     "boundary_gain_z_window": "every position at the boundary lies inside the observation window, where this measure "
     "is not defined",
+    **dict.fromkeys(
+        ("sink_keys_kl_bits", "windowed_draft_accept"), "no keys were dropped; experiment=kv_retention drops them"
+    ),
 }
 
 

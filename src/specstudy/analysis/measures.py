@@ -184,6 +184,12 @@ _DECLARED = (
             ("number_entropy_bits", "entropy where a number is written minus that at other words (bits)"),
             ("alpha_over_acceptance_rate", "alpha minus acceptance rate (accepted / tested minus accepted / proposed)"),
             ("bound_violated", "share of tokens under the entropy bound"),
+            (
+                "sink_keys_kl_bits",
+                "divergence from the whole cache with four random keys minus that with the first four, half of all kept"
+                " (bits per token)",
+            ),
+            ("windowed_draft_accept", "change of expected acceptance by a draft with half of the keys, first and last"),
         )
     ),
     *(
@@ -214,6 +220,9 @@ _DECLARED = (
             ("brier_score", "Brier score"),
             ("calibration_error", "calibration error"),
             ("calibration_error_by_chance", "calibration error by chance"),
+            ("mean_kl_bits", "divergence from the whole cache (KL, bits per token)"),
+            ("mean_nll_bits", "surprisal of the answer (bits per token)"),
+            ("attention_lost", "attention that the dropped keys had (share)"),
         )
     ),
 )

@@ -38,11 +38,12 @@ from specstudy.analysis.measures import (
 )
 from specstudy.analysis.mechanism import Mechanism, mechanism
 from specstudy.analysis.reliability import ceiling, reliabilities
+from specstudy.analysis.retention import retention_costs
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.condition import Condition
-from specstudy.records import Claim, Correlation, EntropyBound
+from specstudy.records import Claim, Correlation, EntropyBound, RetentionCost
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ class AnalysisResult:
     `sinks`: where attention gathers, and context health in its light.
     `by_round_index`, `by_draft_entropy`: acceptance. `round_times`: where the time goes. `comparison`: the run's
     conditions side by side. `machine`: how quiet it was while speeds were measured. `entropy_bounds`: rows of the
-    table of this name. `routing`: None unless the verifier's experts were watched. `interventions`: what versions of
-    prompts tell; everything else speaks of unaltered prompts.
+    table of this name. `retention`: rows of `retention_costs`, none unless keys were dropped. `routing`: None unless
+    the verifier's experts were watched. `interventions`: what versions of prompts tell; everything else speaks of
+    unaltered prompts.
     """
 
     settings: AnalysisSettings
@@ -79,6 +81,7 @@ class AnalysisResult:
     machine: MachineState
     entropy_bounds: list[EntropyBound]
     interventions: Interventions
+    retention: list[RetentionCost]
     routing: RoutingAnalysis | None
 
     @property
@@ -178,5 +181,6 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         comparison=compare_conditions(tables, suffixes, list(related), settings),
         entropy_bounds=entropy_bounds(decoded, settings),
         interventions=interventions,
+        retention=retention_costs(tables, settings),
         routing=analyze_routing(tables, prompts, related, primary, settings),
     )

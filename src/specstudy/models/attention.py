@@ -173,6 +173,6 @@ def reduced_attention(
     function = _AttentionFunction(n_layers, window, first_query, generating)
     before = module.config._attn_implementation
     # A hidden position stays hidden while its model is measured.
-    mask = ALL_MASK_ATTENTION_FUNCTIONS[before] if before == without_position.NAME else sdpa_mask
+    mask = ALL_MASK_ATTENTION_FUNCTIONS[before] if before in without_position.NAMES else sdpa_mask
     with attending_by(module, NAME, function.attend, mask):
         yield function

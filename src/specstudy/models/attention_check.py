@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from specstudy.models import without_position
 from specstudy.models.attention_functions import attending_by, calls_attention_functions
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel
@@ -90,7 +91,7 @@ def _compared_attention(module: PreTrainedModel) -> Iterator[list[float]]:
     """Within this block the attention that `module` runs with is compared; afterwards it runs as before."""
     errors: list[float] = []
     before = module.config._attn_implementation
-    if before == "eager" or not calls_attention_functions(module):
+    if before in ("eager", without_position.EAGER_NAME) or not calls_attention_functions(module):
         yield errors
         return
     compared = _ComparedAttention(ALL_ATTENTION_FUNCTIONS[before], errors)

@@ -48,6 +48,7 @@ def _answers(result: AnalysisResult) -> dict[str, Sequence[object]]:
         "claims": result.claims,
         **{name: getattr(result.sinks, name) for name in SINK_TABLES},
         **{name: getattr(result.routing, name) for name in (ROUTING_TABLES if result.routing else ())},
+        **({"retention_costs": result.retention} if result.retention else {}),
         **dict(zip(VERSION_TABLES, (told.effects, told.links, told.models), strict=True)),
         **{name: getattr(result.mechanism, name) for name in MECHANISM_TABLES},
     }

@@ -12,6 +12,7 @@ from specstudy.errors import UserError, no_such
 from specstudy.running.compare import find_run
 from specstudy.running.stages.decode import DECODE
 from specstudy.running.stages.prefill import PREFILL
+from specstudy.running.stages.retention import RETENTION
 from specstudy.running.stages.routing import ROUTING
 from specstudy.running.stages.speculate import SPECULATE
 from specstudy.running.workflow import run as run_stages
@@ -22,7 +23,7 @@ from specstudy.tables.equality import first_difference
 from specstudy.tables.files import cannot_write
 from specstudy.tables.run import open_run
 
-STAGES = {stage.name: stage for stage in (PREFILL, DECODE, SPECULATE, ROUTING)}
+STAGES = {stage.name: stage for stage in (PREFILL, DECODE, SPECULATE, ROUTING, RETENTION)}
 SAID = ("schema_version", "environment", "execution", "models", "prompts", "seeds", "code")
 """Sections of the manifest in which a difference can explain one of results."""
 

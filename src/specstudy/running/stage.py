@@ -49,7 +49,8 @@ class Stage:
     """What a stage measures: its units for a prompt, and what their numbers depend on, nothing else, so that runs can
     share results: the settings of a unit, the models, and whether it generates (the seed, the ids that end a text).
 
-    `finish` adds to a result's tables, when they are published, what follows from further settings by arithmetic.
+    `refuse` raises UserError, before any work, for models that it cannot be measured with. `finish` adds to a result's
+    tables, when they are published, what follows from further settings by arithmetic.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Stage:
     generates: bool = True
     finish: Callable[[StudyConfig, Tables], Tables] = lambda config, tables: tables
     check: Callable[[Pair, StudyConfig, Sequence[RenderedPrompt]], dict[str, Any]] | None = None
+    refuse: Callable[[Pair], None] = lambda pair: None
 
     @property
     def code(self) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from specstudy.config import StudyConfig
 from specstudy.records import STAGE_TABLES
 from specstudy.running.answer import answer
+from specstudy.running.stage import Stage
 from specstudy.running.stages.decode import DECODE
 from specstudy.running.stages.prefill import PREFILL
+from specstudy.running.stages.retention import RETENTION
 from specstudy.running.stages.routing import ROUTING
 from specstudy.running.stages.speculate import SPECULATE
 from specstudy.running.workflow import run, run_path_of
@@ -15,9 +17,14 @@ from specstudy.tables.run_directory import table_path
 STAGES = (PREFILL, DECODE, SPECULATE)
 
 
+def stages_of(config: StudyConfig) -> list[Stage]:
+    """The stages that a study with this configuration has."""
+    return [*STAGES, *([RETENTION] if config.retention.budgets else [])]
+
+
 def study(config: StudyConfig) -> int:
     """Measure what is not measured yet, and answer."""
-    return run(config, STAGES, after=answer)
+    return run(config, stages_of(config), after=answer)
 
 
 def prefill(config: StudyConfig) -> int:
@@ -43,13 +50,15 @@ def routing(config: StudyConfig) -> int:
     models = config.models
     source = find_source(models.verifier, "models.verifier", models.trust_remote_code)
     router_kind(source.config(), models.verifier)
-    return run(config, [*STAGES, ROUTING], after=answer)
+    return run(config, [*stages_of(config), ROUTING], after=answer)
 
 
 def analyze(config: StudyConfig) -> int:
     """Answer from the run's tables; measure first whatever of them is missing."""
     path = run_path_of(config)
     missing = [
-        stage for stage in STAGES if not all(table_path(path, table).exists() for table in STAGE_TABLES[stage.name])
+        stage
+        for stage in stages_of(config)
+        if not all(table_path(path, table).exists() for table in STAGE_TABLES[stage.name])
     ]
     return run(config, missing, after=answer)

@@ -198,6 +198,8 @@ def _measure_stages(
     from specstudy.measure.finite import refuse_unless_finite
 
     refuse_unless_finite(pair)
+    for stage in stages:
+        stage.refuse(pair)
     trial = set_threads(config, pair, store)
     prompts = prompt_versions(config, prompts, pair)
     describe_run(config, pair, {stage.name: stage.code for stage in stages}, prompts, run_dir)

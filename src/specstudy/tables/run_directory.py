@@ -158,7 +158,8 @@ def read_table(run_dir: Path, name: str) -> pa.Table:
         return with_declared_schema(name, pq.read_table(path, page_checksum_verification=True))
     except FileNotFoundError:
         stage = next((stage for stage, tables in STAGE_TABLES.items() if name in tables), "study")
-        raise UserError(f"{run_dir} has no table {name}; `make {stage}` writes it") from None
+        command = "study experiment=kv_retention" if stage == "retention" else stage
+        raise UserError(f"{run_dir} has no table {name}; `make {command}` writes it") from None
     except InvalidRecordError as fault:
         raise UserError(f"{path} was written by another version: {fault}; run the study again") from fault
     except (pa.ArrowException, OSError) as fault:

@@ -19,6 +19,7 @@ from specstudy.report.figures import (
     health,
     interventions,
     mechanism,
+    retention,
     routing,
     sampling,
     sinks,
@@ -58,6 +59,7 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "version_effects": interventions.version_effects,
     "version_pairs": interventions.version_pairs,
     "imposed_entropy": interventions.imposed_entropy,
+    "retention_curves": retention.retention_curves,
     "distinct_experts": routing.distinct_experts,
     "bytes_and_clock": routing.bytes_and_clock,
 }
@@ -125,6 +127,8 @@ CAPTIONS: dict[str, str] = {
     "line is the mean.",
     "imposed_entropy": "Entropy imposed by the verifier's temperature, against acceptance. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
+    "retention_curves": "What keys are worth: after prefill a share of the prompt's keys is kept, the same number "
+    "on every line. Left: the draft's, where nothing but acceptance changes. Right: the verifier's own divergence.",
     "speedup_by_gamma": "Measured speedup, by the clock and from step times, against four theories; medians over "
     "prompts. mayankpallai 2026 fed accepted / proposed into a "
     "formula that means alpha.",

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from specstudy.records import ConditionDifference, ConditionMeasure
+from specstudy.records import ConditionDifference, ConditionMeasure, RetentionCost
 
 
 def draw_estimates(
     axes: Axes,
     places: Sequence[float],
-    rows: Sequence[ConditionMeasure | ConditionDifference],
+    rows: Sequence[ConditionMeasure | ConditionDifference | RetentionCost],
     label: str,
     look: tuple[str, str],
     sideways: bool = False,
