@@ -596,10 +596,15 @@ class PromptVersion(PromptRow):
 
     original_id: str = column("id of the prompt that all its versions were made from")
     kind: str = column("how it was altered")
-    dose: int = column("how much, from 1; 0 where there is no more or less")
+    dose: int = column("how much, from 1; below 0: so much less; 0 where there is no more or less")
     control_id: str | None = column("prompt_id of the version it is compared with; null for the unaltered one")
     hidden: str | None = column("position hidden from later queries: first, boundary or random; null if none is")
     hidden_from_both: bool | None = column("hidden from the draft as well as the verifier; null if none is hidden")
+    lowered: str | None = column(
+        "key that each head scores lower: structural (the one it attends to most) or content (a random one); null if none"
+    )
+    lowered_by: float | None = column("what is subtracted from its score, before the softmax; null if nothing is")
+    lowered_in_both: bool | None = column("in the draft as well as the verifier; null if nothing is lowered")
     temperature: float | None = column("sampling temperature imposed on the verifier; null for the study's own")
     draft_temperature: float | None = column(
         "the draft's where it does not follow; null where it samples as the verifier"
@@ -612,7 +617,7 @@ class VersionEffect:
 
     kind: str = column("how the prompts, or the models that read them, were altered")
     dose: int = column(
-        "how much, from 1; 0: the change per dose (a line through the origin), or of a kind without doses"
+        "how much, from 1, below 0: so much less; 0: change per dose (a line through the origin), or of a kind without any"
     )
     measure: str = column("what was measured")
     n: int = column("original prompts with both values")
@@ -627,13 +632,13 @@ class VersionEffect:
     null_reason: str | None = _null_reason()
 
 
-@table("link_verdicts", key=("link", "kind"))
+@table("link_verdicts", key=("link", "kind", "dose"))
 class LinkVerdict:
-    """A link of the chain, asked of one kind of alteration at its largest dose."""
+    """A link of the chain, asked of one kind of alteration at its largest dose, and at its least if that is below 0."""
 
     link: str = column("attention to entropy, entropy to acceptance or attention to acceptance")
     kind: str = column("how the prompts, or the models that read them, were altered")
-    dose: int = column("how much, from 1; 0 where there is no more or less")
+    dose: int = column("how much, from 1; below 0: so much less; 0 where there is no more or less")
     moved: str | None = column("measure at the link's beginning; null where a position was hidden from attention")
     moved_difference: float | None = column("mean of version minus control")
     moved_ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
+from specstudy.errors import UserError
 from specstudy.models import grouped_attention
 
 
@@ -24,6 +25,16 @@ def use_grouped_attention(module: PreTrainedModel) -> None:
     """Let a model that runs SDPA through attention functions run it grouped from now on; any other stays as it is."""
     if module.config._attn_implementation == "sdpa" and calls_attention_functions(module):
         _set(module, grouped_attention.NAME, grouped_attention.attend, sdpa_mask)
+
+
+def refuse_unless_maskable(module: PreTrainedModel, versions: str) -> None:
+    """Raise UserError for a model that does not attend by what its mask says; `versions` of prompts need that."""
+    runs = module.config._attn_implementation
+    if runs not in ("sdpa", grouped_attention.NAME):
+        raise UserError(
+            f"prompts.versions={versions} needs models that run SDPA attention; this {module.config.model_type} "
+            f"model runs {runs}: choose another one"
+        )
 
 
 @contextmanager

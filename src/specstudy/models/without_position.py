@@ -14,21 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.masking_utils import and_masks, sdpa_mask
 
-from specstudy.errors import UserError
 from specstudy.models import grouped_attention
-from specstudy.models.attention_functions import attending_by
+from specstudy.models.attention_functions import attending_by, refuse_unless_maskable
 
 NAME = "specstudy_without_position"
-
-
-def refuse_unless_maskable(module: PreTrainedModel) -> None:
-    """Raise UserError for a model from which no position can be hidden."""
-    runs = module.config._attn_implementation
-    if runs not in ("sdpa", grouped_attention.NAME, NAME):
-        raise UserError(
-            f"a position can only be hidden from a model that runs SDPA attention; this {module.config.model_type} "
-            f"model runs {runs}: choose another one for prompts.versions=hidden"
-        )
 
 
 @contextmanager
@@ -38,7 +27,7 @@ def without_position(module: PreTrainedModel, position: int) -> Iterator[None]:
     The query at the position itself still sees it, so that no row of attention is empty. Raises UserError for a model
     whose attention does not run through SDPA, where the mask could not be relied upon.
     """
-    refuse_unless_maskable(module)
+    refuse_unless_maskable(module, "hidden")
 
     def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key != position) | (query <= position)
