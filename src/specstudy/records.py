@@ -201,6 +201,20 @@ class DecodeAttention(GenerationRow):
     null_reason: str | None = _null_reason()
 
 
+@table("lowered_keys", key=("prompt_id", "model"))
+class LoweredKeys(PromptRow):
+    """A model that scores one key of each head lower, and the attention that this took from those keys.
+
+    Attention is what the answers' tokens pay to the lowered key, a mean over layers, heads, tokens and answers: of the
+    model as it is and as altered, over the same texts (those that the altered verifier wrote).
+    """
+
+    model: str = column("verifier or draft")
+    mass_before: float = column("share of attention paid to the lowered key by the model as it is")
+    mass_after: float = column("the same by the model as altered")
+    first_position_share: float = column("share of heads whose lowered key is position 0")
+
+
 @table("spec_tokens", key=(*_SPECULATION, "round", "index"))
 class SpecToken(SpeculationRow):
     """A drafted token, or a token that the verifier sampled."""
@@ -789,7 +803,7 @@ ROUTING_TABLES = ("routing_windows", "routing_measures", "routing_costs")
 VERSION_TABLES = ("version_effects", "link_verdicts", "version_models")
 STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
-    "decode": ("decode_tokens", "decode_runs", "decode_attention"),
+    "decode": ("decode_tokens", "decode_runs", "decode_attention", "lowered_keys"),
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs"),
     "routing": ("routing_tokens", "routing_layers"),
     "analyze": (

@@ -220,6 +220,28 @@ def _version(claim: Declaration, evidence: Evidence) -> Finding:
     return Finding(estimate, estimate.n, words)
 
 
+def _version_ends(claim: Declaration, evidence: Evidence) -> Finding:
+    """The mean of both ends minus the control in the middle."""
+    return _between_doses(claim, evidence, 0.5, 0.5, "both ends' mean minus the control")
+
+
+def _version_range(claim: Declaration, evidence: Evidence) -> Finding:
+    return _between_doses(claim, evidence, -1.0, 1.0, "the highest dose minus the lowest")
+
+
+def _between_doses(claim: Declaration, evidence: Evidence, of_least: float, of_most: float, words: str) -> Finding:
+    """A sum of the differences from the control at the lowest dose and at the highest; one must be below 0, one above."""
+    test, versions = claim.test, evidence.versions
+    rows = versions[(versions["kind"] == test["versions"]).to_numpy(dtype=bool)]
+    changed = differences(rows, versions[test["measure"]], rows.index, rows["control_id"])
+    if not changed.shape[1] or not min(changed.columns) < 0 < max(changed.columns):
+        return not_run(f"no such versions of prompts were run, of less and of more; experiment={test['experiment']} does")
+    least, most = (changed[dose].to_numpy(dtype=np.float64) for dose in (min(changed.columns), max(changed.columns)))
+    estimate = mean(of_least * least + of_most * most, evidence.settings, claim.reference)
+    told = f"Mean {phrase(test['measure'])} by {test['versions'].replace('_', ' ')}, {words},"
+    return Finding(estimate, estimate.n, told)
+
+
 def _logistic(claim: Declaration, evidence: Evidence) -> Finding:
     term = claim.test["term"]
     estimate = evidence.mechanism.terms[term]
@@ -248,6 +270,8 @@ TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "token_mean": _token_mean,
     "paired": _paired,
     "version": _version,
+    "version_ends": _version_ends,
+    "version_range": _version_range,
     "logistic": _logistic,
     "predictor": _predictor,
 }

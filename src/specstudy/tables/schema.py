@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from specstudy.records import KEY_COLUMNS, TABLES
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised whenever a column changes its name, type or meaning: results of another version are computed again."""
 
 _ARROW_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}

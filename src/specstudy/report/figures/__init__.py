@@ -18,6 +18,7 @@ from specstudy.report.figures import (
     gammas,
     health,
     interventions,
+    lowered,
     mechanism,
     routing,
     sampling,
@@ -58,6 +59,7 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "version_effects": interventions.version_effects,
     "version_pairs": interventions.version_pairs,
     "imposed_entropy": interventions.imposed_entropy,
+    "lowered_sinks": lowered.lowered_sinks,
     "distinct_experts": routing.distinct_experts,
     "bytes_and_clock": routing.bytes_and_clock,
 }
@@ -120,11 +122,15 @@ CAPTIONS: dict[str, str] = {
     "clock. Right: by bytes for several sequences verified together, independent of each other; nothing was timed.",
     "version_effects": "Paired difference of each kind of alteration from its control, with the interval over "
     "prompts; the stronger the colour, the higher the dose. Hollow: the control against the unaltered version, which "
-    "would show an effect of length, or of hiding any position.",
+    "would show an effect of length, or of altering any position.",
     "version_pairs": "Every original prompt as a line from the control to the version at the largest dose; the heavy "
     "line is the mean.",
     "imposed_entropy": "Entropy imposed by the verifier's temperature, against acceptance. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
+    "lowered_sinks": "What lowering the score of one key of each head changes, against the attention that this took from "
+    "the key (that of the answers' tokens, of the verifier as it is minus as altered, over the same texts): the "
+    "structural key that the head attends to most, and as control a random content key. Labels are what was subtracted "
+    "before the softmax.",
     "speedup_by_gamma": "Measured speedup, by the clock and from step times, against four theories; medians over "
     "prompts. mayankpallai 2026 fed accepted / proposed into a "
     "formula that means alpha.",
