@@ -38,15 +38,17 @@ def versions(pair: Pair, prompt_id: str = "p") -> dict[str, RenderedPrompt]:
     return {p.version.name: render(p, pair.tokenizer) for p in made if p.version}
 
 
-@pytest.mark.parametrize("role", ["verifier", "draft"])
-def test_the_strongest_structural_key_of_each_head_is_that_of_eager_maps(pair: Pair, role: str) -> None:
-    model, rendered = getattr(pair, role), versions(pair)["structural_lowered_in_both1"]
+def test_the_strongest_structural_key_of_each_head_is_that_of_eager_maps(pair: Pair) -> None:
+    rendered = versions(pair)["structural_lowered_in_both1"]
     structural = np.flatnonzero([position.is_structural for position in rendered.positions])
-    paid = attention_models.eager_maps(model, rendered.token_ids).sum(2)[:, :, structural]
-    found = lowered_positions(model, rendered, 0)
-    assert found.tolist() == structural[paid.argmax(-1)].tolist()
-    assert len(found.unique()) > 1, "heads differ"
-    assert found.tolist() != paid.argmax(-1).tolist(), "content stands between"
+    everywhere = []
+    for model in (pair.verifier, pair.draft):
+        paid = attention_models.eager_maps(model, rendered.token_ids).sum(2)
+        found = lowered_positions(model, rendered, 0)
+        assert found.tolist() == structural[paid[:, :, structural].argmax(-1)].tolist()
+        assert len(found.unique()) > 1, "heads differ"
+        everywhere.append(found.tolist() == paid.argmax(-1).tolist())
+    assert not all(everywhere), "some head attends to content most"
 
 
 def test_a_control_lowers_one_content_key_of_the_prompt_drawn_by_the_seed(pair: Pair) -> None:

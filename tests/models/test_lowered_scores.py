@@ -133,7 +133,9 @@ def test_odds_against_all_other_keys_fall_by_the_exponential() -> None:
     positions = torch.zeros(3, 4, dtype=torch.long)
     before = explicit_logits(model, positions, 0.0)[1][0, :, 1:, 0]
     after = explicit_logits(model, positions)[1][0, :, 1:, 0]
-    torch.testing.assert_close((after.logit() - before.logit()).exp(), torch.full_like(after, 0.1353353), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        (after.logit() - before.logit()).exp(), torch.full_like(after, 0.1353353), rtol=1e-3, atol=0
+    )
 
 
 def test_two_models_are_lowered_each_at_its_own_keys() -> None:
@@ -157,17 +159,26 @@ def test_half_precision_runs_and_is_checked_against_plain_arithmetic() -> None:
 @pytest.mark.parametrize("kind", REFUSED)
 def test_scores_that_are_not_plain_are_refused(kind: str) -> None:
     model = model_of(kind)
-    with pytest.raises((UserError, ValueError), match="eager|softcap"), lowered_scores(model.module, torch.tensor([[0]]), BY):
+    with (
+        pytest.raises((UserError, ValueError), match=r"eager|softcap"),
+        lowered_scores(model.module, torch.tensor([[0]]), BY),
+    ):
         uncached_logits(model, IDS)
 
 
 def test_masks_that_nobody_knows_are_refused() -> None:
     model = llama()
     given = torch.ones(len(IDS), len(IDS), dtype=torch.bool).tril()[None, None]
-    with pytest.raises(UserError, match="scores cannot be lowered"), lowered_scores(model.module, torch.tensor([[0]]), BY):
+    with (
+        pytest.raises(UserError, match="scores cannot be lowered"),
+        lowered_scores(model.module, torch.tensor([[0]]), BY),
+    ):
         model.module(input_ids=torch.tensor([IDS]), attention_mask=given)
     model.module.model.layers[1].self_attn = nn.Identity()
-    with pytest.raises(UserError, match="scores cannot be lowered"), lowered_scores(model.module, torch.tensor([[0]]), BY):
+    with (
+        pytest.raises(UserError, match="scores cannot be lowered"),
+        lowered_scores(model.module, torch.tensor([[0]]), BY),
+    ):
         pass
 
 

@@ -18,8 +18,8 @@ from specstudy.records import LinkVerdict, VersionEffect, VersionModel
 @dataclass(frozen=True)
 class Interventions:
     """`versions`: a row a version, indexed by prompt_id, with the columns of `prompt_versions`, the measures of
-    `version_frame` and those of `lowered_masses` (NaN where not measured). `effects`, `links`, `models`: rows of `version_effects`,
-    `link_verdicts`, `version_models`. All are empty where a run has no versions."""
+    `version_frame` and those of `lowered_masses` (NaN where not measured). `effects`, `links`, `models`: rows of
+    `version_effects`, `link_verdicts`, `version_models`. All are empty where a run has no versions."""
 
     versions: pd.DataFrame
     effects: list[VersionEffect]

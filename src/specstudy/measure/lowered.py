@@ -76,9 +76,7 @@ def measure_lowered(pair: Pair, rendered: RenderedPrompt, decoded: Sequence[Any]
     return rows
 
 
-def _mass(
-    model: LanguageModel, rendered: RenderedPrompt, answers: Sequence[Sequence[int]], positions: Tensor
-) -> float:
+def _mass(model: LanguageModel, rendered: RenderedPrompt, answers: Sequence[Sequence[int]], positions: Tensor) -> float:
     """Attention that the answers' tokens pay to each head's position, mean over layers, heads, tokens and answers."""
     cached = CachedModel(model)
     cached.prefill(torch.tensor(rendered.token_ids, device=model.device))

@@ -22,8 +22,9 @@ class Version:
     """Which version of which prompt this is, and with which it is compared (None: it is the unaltered one).
 
     `hidden` names a position (first, boundary or random) that later queries of the verifier cannot see, nor of the
-    draft if `hidden_from_both`. `lowered` names a key (structural: each head's most attended one; content: a random one)
-    whose score every head lowers by `lowered_by`, in the draft too if `lowered_in_both`. `temperature` and `draft_temperature` stand for the configured ones where given.
+    draft if `hidden_from_both`. `lowered` names a key (structural: the one most attended to in a head; content: a
+    random one) whose score is lowered by `lowered_by`, in the draft too if `lowered_in_both`. `temperature` and
+    `draft_temperature` stand for the configured ones where given.
     """
 
     original_id: str

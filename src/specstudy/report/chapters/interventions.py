@@ -12,7 +12,6 @@ from specstudy.analysis.version_effects import PER_DOSE
 from specstudy.report.chapters.chapter import Chapter, Context
 from specstudy.report.narrative.interventions import kind_words, link_sentences, mass_sentences
 
-
 FAMILIES = ("interventions", "sinks_lowered", "temperatures")
 
 

@@ -80,7 +80,8 @@ def _shown_rows(told: Interventions) -> list[tuple[str, int, float]]:
     rows = []
     for kind, listed in doses.items():
         shown = [dose for dose in listed if dose != PER_DOSE] or listed
-        rows += [(kind, dose, float(np.interp(dose, [0, max(1, *shown)], [_PALEST, 1.0]))) for dose in shown if dose]
+        most = max(1, *map(abs, shown))
+        rows += [(kind, dose, float(np.interp(abs(dose), [0, most], [_PALEST, 1.0]))) for dose in shown if dose]
         rows += [(kind, 0, 1.0)] if shown == [0] else []
     return rows
 

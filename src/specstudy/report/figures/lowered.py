@@ -59,7 +59,9 @@ def _draw_kind(
     colour = _COLOURS[kind]
     found = {dose: mean(changes[dose].to_numpy(dtype=np.float64), result.settings) for dose in changes}
     known = [(moved[dose], estimate, by[dose]) for dose, estimate in found.items() if estimate.value is not None]
-    axes.plot([0, *(x for x, _, _ in known)], [0, *(e.value for _, e, _ in known)], "o-", color=colour, label=kind_words(kind))
+    axes.plot(
+        [0, *(x for x, _, _ in known)], [0, *(e.value for _, e, _ in known)], "o-", color=colour, label=kind_words(kind)
+    )
     for x, estimate, lowered_by in known:
         if estimate.low is not None and estimate.high is not None:
             axes.vlines(x, estimate.low, estimate.high, color=colour, linewidth=1.6)
