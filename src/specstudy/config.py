@@ -53,7 +53,7 @@ class PromptsConfig(Section):
     `group_column` are not independent of each other. `template` names one of several chat templates. `thinking`
     switches the thinking of templates that can (null: the template's own default). `versions` asks each prompt in
     several ways: over contexts made worse at 1 to `doses` (`contexts` names the file of contexts), with a position
-    hidden from attention, with the scores of a key `lowered_by` some amounts, or at other `temperatures` of the verifier.
+    hidden from attention, with the scores of a key `lowered_by` something, or at other `temperatures` of the verifier.
     """
 
     NAME: ClassVar[str] = "prompts"

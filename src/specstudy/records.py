@@ -615,7 +615,7 @@ class PromptVersion(PromptRow):
     hidden: str | None = column("position hidden from later queries: first, boundary or random; null if none is")
     hidden_from_both: bool | None = column("hidden from the draft as well as the verifier; null if none is hidden")
     lowered: str | None = column(
-        "key that each head scores lower: structural (the one it attends to most) or content (a random one); null if none"
+        "key scored lower: structural (the one that a head attends to most) or content (a random one); null if none"
     )
     lowered_by: float | None = column("what is subtracted from its score, before the softmax; null if nothing is")
     lowered_in_both: bool | None = column("in the draft as well as the verifier; null if nothing is lowered")
@@ -631,7 +631,7 @@ class VersionEffect:
 
     kind: str = column("how the prompts, or the models that read them, were altered")
     dose: int = column(
-        "how much, from 1, below 0: so much less; 0: change per dose (a line through the origin), or of a kind without any"
+        "how much, from 1; below 0: so much less; 0: change per dose (a line through the origin), or no doses"
     )
     measure: str = column("what was measured")
     n: int = column("original prompts with both values")

@@ -235,9 +235,7 @@ def _between_doses(claim: Declaration, evidence: Evidence, of_least: float, of_m
     rows = versions[(versions["kind"] == test["versions"]).to_numpy(dtype=bool)]
     changed = differences(rows, versions[test["measure"]], rows.index, rows["control_id"])
     if not changed.shape[1] or not min(changed.columns) < 0 < max(changed.columns):
-        return not_run(
-            f"no such versions of prompts were run, of less and of more; experiment={test['experiment']} does"
-        )
+        return not_run(f"no such versions of prompts were run; experiment={test['experiment']} runs them")
     least, most = (changed[dose].to_numpy(dtype=np.float64) for dose in (min(changed.columns), max(changed.columns)))
     estimate = mean(of_least * least + of_most * most, evidence.settings, claim.reference)
     told = f"Mean {phrase(test['measure'])} by {test['versions'].replace('_', ' ')}, {words},"

@@ -82,8 +82,8 @@ def mass_sentences(versions: pd.DataFrame) -> list[str]:
         words = kind_words(str(kind))
         before, after = (float(rows[name].mean()) for name in ("mass_before", "mass_after"))
         sentences.append(
-            f"{words[0].upper()}{words[1:]} by {by:g}: of the verifier's attention it got {before:.3f}, then {after:.3f} "
-            f"(n = {len(rows)} prompts)."
+            f"{words[0].upper()}{words[1:]} by {by:g}: of the verifier's attention it got {before:.3f}, "
+            f"then {after:.3f} (n = {len(rows)} prompts)."
         )
     return sentences
 
