@@ -230,7 +230,7 @@ def _version_range(claim: Declaration, evidence: Evidence) -> Finding:
 
 
 def _between_doses(claim: Declaration, evidence: Evidence, of_least: float, of_most: float, words: str) -> Finding:
-    """A sum of the differences from the control at the lowest dose and at the highest; one must be below 0, one above."""
+    """A sum of the differences from the control at the lowest dose, below 0, and at the highest, above it."""
     test, versions = claim.test, evidence.versions
     rows = versions[(versions["kind"] == test["versions"]).to_numpy(dtype=bool)]
     changed = differences(rows, versions[test["measure"]], rows.index, rows["control_id"])

@@ -127,8 +127,8 @@ CAPTIONS: dict[str, str] = {
     "line is the mean.",
     "imposed_entropy": "Entropy imposed by the verifier's temperature, against acceptance. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
-    "lowered_sinks": "What lowering the score of one key of each head changes, against the attention that this "
-    "took from the key (that of the answers' tokens, of the verifier as it is minus as altered, over the same texts): the "
+    "lowered_sinks": "What lowering the score of one key of each head changes, against the attention that this took "
+    "from the key (paid by the answers' tokens over the same texts; the verifier as it is minus as altered): the "
     "structural key that the head attends to most, and as control a random content key. Labels are what was subtracted "
     "before the softmax.",
     "speedup_by_gamma": "Measured speedup, by the clock and from step times, against four theories; medians over "
