@@ -119,7 +119,8 @@ def _of_versions(frame: pd.DataFrame, versions: pd.DataFrame) -> pd.DataFrame:
     told = told.rename(columns={"prompt_id": "version_id", "temperature": "imposed"})
     joined = told.merge(frame, left_on="original_id", right_on="prompt_id", how="inner")
     joined["prompt_id"] = joined["version_id"]
-    shifts = {"context_health_soft": "health", "alpha_expected": "accepted", "expected_accept": "accepted"}
+    shifts = {"context_health_soft": "health"}
+    shifts |= dict.fromkeys(("alpha_expected", "expected_accept", "mean_expected_accept"), "accepted")
     shifts |= dict.fromkeys(("mean_entropy_bits", "entropy_bits", "sampling_entropy_bits"), "bits")
     for column, shift in shifts.items():
         if column in frame:
