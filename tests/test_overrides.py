@@ -79,7 +79,7 @@ def test_sampling_of_spec_follows_decode_until_set() -> None:
             [
                 "prompts=nosuch",
                 "ambiguous, code, confirm, creative, factual, file, hidden_positions, math, poisoned, "
-                "study200, study50, temperatures",
+                "sinks_lowered, study200, study50, temperatures",
             ],
         ),
         ("prompts=factul", ["did you mean factual?"]),

@@ -53,7 +53,7 @@ class PromptsConfig(Section):
     `group_column` are not independent of each other. `template` names one of several chat templates. `thinking`
     switches the thinking of templates that can (null: the template's own default). `versions` asks each prompt in
     several ways: over contexts made worse at 1 to `doses` (`contexts` names the file of contexts), with a position
-    hidden from attention, or at other `temperatures` of the verifier.
+    hidden from attention, with the scores of a key `lowered_by` something, or at other `temperatures` of the verifier.
     """
 
     NAME: ClassVar[str] = "prompts"
@@ -69,10 +69,11 @@ class PromptsConfig(Section):
     group_column: str = setting("none", TEXT)
     template: str = setting("default", TEXT)
     thinking: bool | None = setting(None, optional(FLAG))
-    versions: str = setting("none", one_of("none", "poisoned", "hidden", "temperatures"))
+    versions: str = setting("none", one_of("none", "poisoned", "hidden", "lowered", "temperatures"))
     contexts: str = setting("data/prompts/contexts.yaml", TEXT)
     doses: int = setting(2, whole(1, 3))
-    temperatures: tuple[float, ...] = setting((1.0, 1.3), one_or_more(temperature_rule()))
+    lowered_by: tuple[float, ...] = setting((1.0, 2.0, 4.0), one_or_more(real(0, 100, above_low=True)))
+    temperatures: tuple[float, ...] = setting((0.3, 0.5, 0.9, 1.1, 1.3), one_or_more(temperature_rule()))
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class StudyConfig(Section):
     def _check_versions(self) -> None:
         """Versions that alter the models say what the verifier and the draft do: there must be one of each."""
         versions, spec = self.prompts.versions, self.spec
-        if versions in ("hidden", "temperatures") and spec.proposer != ("model",):
+        if versions in ("hidden", "lowered", "temperatures") and spec.proposer != ("model",):
             raise UserError(
                 f"prompts.versions={versions} alters the draft model; spec.proposer must be model, got "
                 f"{','.join(spec.proposer)}"

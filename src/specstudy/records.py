@@ -265,6 +265,20 @@ class SpecAttentionStep(SpeculationRow):
     index: int = column("place in the round, as in spec_tokens")
 
 
+@table("lowered_keys", key=("prompt_id", "model"))
+class LoweredKeys(PromptRow):
+    """A model that scores one key of each head lower, and the attention that this took from those keys.
+
+    Attention is what the answers' tokens pay to the lowered key, a mean over layers, heads, tokens and answers: of the
+    model as it is and as altered, over the same texts (those that the altered verifier wrote).
+    """
+
+    model: str = column("verifier or draft")
+    mass_before: float = column("share of attention paid to the lowered key by the model as it is")
+    mass_after: float = column("the same by the model as altered")
+    first_position_share: float = column("share of heads whose lowered key is position 0")
+
+
 @table("spec_tokens", key=(*_SPECULATION, "round", "index"))
 class SpecToken(SpeculationRow):
     """A drafted token, or a token that the verifier sampled."""
@@ -660,10 +674,15 @@ class PromptVersion(PromptRow):
 
     original_id: str = column("id of the prompt that all its versions were made from")
     kind: str = column("how it was altered")
-    dose: int = column("how much, from 1; 0 where there is no more or less")
+    dose: int = column("how much, from 1; below 0: so much less; 0 where there is no more or less")
     control_id: str | None = column("prompt_id of the version it is compared with; null for the unaltered one")
     hidden: str | None = column("position hidden from later queries: first, boundary or random; null if none is")
     hidden_from_both: bool | None = column("hidden from the draft as well as the verifier; null if none is hidden")
+    lowered: str | None = column(
+        "key scored lower: structural (the one that a head attends to most) or content (a random one); null if none"
+    )
+    lowered_by: float | None = column("what is subtracted from its score, before the softmax; null if nothing is")
+    lowered_in_both: bool | None = column("in the draft as well as the verifier; null if nothing is lowered")
     temperature: float | None = column("sampling temperature imposed on the verifier; null for the study's own")
     draft_temperature: float | None = column(
         "the draft's where it does not follow; null where it samples as the verifier"
@@ -676,7 +695,7 @@ class VersionEffect:
 
     kind: str = column("how the prompts, or the models that read them, were altered")
     dose: int = column(
-        "how much, from 1; 0: the change per dose (a line through the origin), or of a kind without doses"
+        "how much, from 1; below 0: so much less; 0: change per dose (a line through the origin), or no doses"
     )
     measure: str = column("what was measured")
     n: int = column("original prompts with both values")
@@ -691,13 +710,13 @@ class VersionEffect:
     null_reason: str | None = _null_reason()
 
 
-@table("link_verdicts", key=("link", "kind"))
+@table("link_verdicts", key=("link", "kind", "dose"))
 class LinkVerdict:
-    """A link of the chain, asked of one kind of alteration at its largest dose."""
+    """A link of the chain, asked of one kind of alteration at its largest dose, and at its least if that is below 0."""
 
     link: str = column("attention to entropy, entropy to acceptance or attention to acceptance")
     kind: str = column("how the prompts, or the models that read them, were altered")
-    dose: int = column("how much, from 1; 0 where there is no more or less")
+    dose: int = column("how much, from 1; below 0: so much less; 0 where there is no more or less")
     moved: str | None = column("measure at the link's beginning; null where a position was hidden from attention")
     moved_difference: float | None = column("mean of version minus control")
     moved_ci_low: float | None = column("lower end of its bootstrap interval (by original prompt)")
@@ -885,7 +904,7 @@ STAGE_TABLES: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_tokens", "prefill_heads", "prefill_prompts"),
     "decode": (
         *("decode_tokens", "decode_runs", "decode_attention"),
-        *("decode_attention_steps", "decode_attention_heads"),
+        *("decode_attention_steps", "decode_attention_heads", "lowered_keys"),
     ),
     "speculate": ("spec_tokens", "spec_rounds", "spec_runs", "spec_attention_steps"),
     "routing": ("routing_tokens", "routing_layers"),

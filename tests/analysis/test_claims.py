@@ -31,6 +31,8 @@ KINDS = {
         "token_mean",
         "paired",
         "version",
+        "version_ends",
+        "version_range",
         "logistic",
         "predictor",
     ),

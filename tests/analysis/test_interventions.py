@@ -17,6 +17,7 @@ from specstudy.analysis.interventions import Interventions, analyze_intervention
 from specstudy.analysis.study import AnalysisResult, analyze
 from specstudy.condition import STUDY_CONDITION
 from specstudy.records import Claim, LinkVerdict
+from specstudy.report.chapters.interventions import FAMILIES
 from specstudy.tables.schema import to_table
 
 FAST = AnalysisSettings(bootstrap_samples=300)
@@ -107,7 +108,7 @@ def test_the_mixed_model_finds_the_slope_and_is_that_of_the_library(temperatures
         for y in ("alpha_expected", "mean_expected_accept")
     }
     row = models["temperature", "alpha_expected"]
-    assert (row.n, row.n_prompts) == (90, 30)
+    assert (row.n, row.n_prompts) == (120, 30)
     assert row.slope is not None
     versions = temperatures.versions[temperatures.versions["kind"].isin(["unaltered", "temperature"])]
     x = versions["mean_sampling_entropy_bits"]
@@ -146,12 +147,12 @@ def test_few_prompts_have_no_slope() -> None:
 
 
 def claims(result: AnalysisResult) -> dict[str, Claim]:
-    return {claim.claim_id: claim for claim in result.claims if claim.family == "interventions"}
+    return {claim.claim_id: claim for claim in result.claims if claim.family in FAMILIES}
 
 
 def claims_from(measured: dict[str, pd.DataFrame]) -> dict[str, Claim]:
     """Answered from the tables that versions are compared in, which saves most of an analysis."""
-    read = ("prompt_versions", "prefill_prompts", "decode_runs", "decode_tokens", "spec_runs")
+    read = ("prompt_versions", "lowered_keys", "prefill_prompts", "decode_runs", "decode_tokens", "spec_runs")
     return claims(analyze({name: measured[name] for name in read}, FAST))
 
 
@@ -169,33 +170,97 @@ def test_claims_about_moved_links_are_answered_from_the_versions() -> None:
     of_the_control = re.search(r"beyond what the control does \((.*?)\)", raised.note)
     assert of_the_control
     assert float(of_the_control[1]) == pytest.approx(2 * 0.2, abs=0.1)
-    assert "experiment=temperatures" in told["imposed_entropy_lowers_acceptance_draft_staying"].note
+    assert "experiment=temperatures" in told["mismatched_temperatures_lower_acceptance"].note
+    assert "experiment=sinks_lowered" in told["lowered_sinks_lower_entropy"].note
 
 
 @pytest.mark.parametrize(
-    ("which", "kind", "claim_id"),
+    ("which", "kind", "acceptance", "claim_id"),
     [
-        ("hidden", "hidden_first", "hidden_first_position_lowers_acceptance"),
-        ("hidden", "hidden_first_from_both", "position_hidden_from_both_lowers_acceptance"),
-        ("temperatures", "temperature", "imposed_entropy_lowers_acceptance_draft_following"),
-        ("temperatures", "temperature_of_verifier", "imposed_entropy_lowers_acceptance_draft_staying"),
+        ("lowered", "structural_lowered", 0.4, "lowered_sinks_raise_acceptance"),
+        ("lowered", "structural_lowered_in_both", 0.4, "lowered_sinks_of_both_raise_acceptance"),
+        ("temperatures", "temperature", -0.4, "entropy_of_both_lowers_acceptance"),
+        ("temperatures", "temperature_of_verifier", -0.4, "mismatched_temperatures_lower_acceptance"),
     ],
 )
-def test_each_claim_speaks_of_its_own_kind(which: str, kind: str, claim_id: str) -> None:
-    told = claims_from(tables(which, **{kind: Shift(entropy_bits=0.5, acceptance=-0.4)}))
+def test_each_claim_speaks_of_its_own_kind(which: str, kind: str, acceptance: float, claim_id: str) -> None:
+    told = claims_from(tables(which, **{kind: Shift(entropy_bits=0.5, acceptance=acceptance)}))
     assert {name for name, claim in told.items() if claim.verdict == "supported" and "acceptance" in name} == {claim_id}
+
+
+def test_temperatures_are_compared_by_both_ends_or_from_end_to_end() -> None:
+    """A dose is -0.2 of acceptance; doses are -1, 1 and 2."""
+    shift = Shift(acceptance=-0.4)
+    told = claims_from(tables("temperatures", temperature=shift, temperature_of_verifier=shift))
+    of_both, of_verifier = (
+        told[name] for name in ("entropy_of_both_lowers_acceptance", "mismatched_temperatures_lower_acceptance")
+    )
+    assert of_both.estimate == pytest.approx(3 * -0.2, abs=0.05)
+    assert of_verifier.estimate == pytest.approx((0.2 - 0.4) / 2, abs=0.05)
+    assert of_both.n == of_verifier.n == 30
+    measured = tables("temperatures", temperature=shift)
+    measured["prompt_versions"] = measured["prompt_versions"].query("dose >= 0")
+    assert claims_from(measured)["entropy_of_both_lowers_acceptance"].verdict == "not_run"
+
+
+def test_temperatures_both_ways_are_asked_at_both_ends(temperatures: Interventions) -> None:
+    asked = {(row.kind, row.dose): row.reading for row in temperatures.links}
+    assert set(asked) == {(kind, dose) for kind in ("temperature", "temperature_of_verifier") for dose in (-1, 2)}
+    assert asked["temperature", 2] == asked["temperature", -1] == "as_claimed", (
+        "cooler is less entropy, more acceptance"
+    )
+
+
+@pytest.fixture(scope="module")
+def lowered() -> Interventions:
+    return found(
+        "lowered",
+        content_lowered=Shift(entropy_bits=0.1, moved=0.05),
+        structural_lowered=Shift(entropy_bits=0.5, acceptance=0.3, moved=0.2),
+    )
+
+
+def test_lowered_keys_are_asked_by_what_was_moved_beyond_the_control(lowered: Interventions) -> None:
+    read = links(lowered, "structural_lowered")
+    row = read["attention to entropy"]
+    assert (row.moved, row.dose) == ("mass_moved", 2)
+    assert row.moved_difference == pytest.approx(2 * 0.15, abs=0.1)
+    assert row.watched_difference == pytest.approx(2 * 0.4, abs=0.1)
+    assert row.control_difference == pytest.approx(2 * 0.1, abs=0.1)
+    assert row.reading == "other_way", "the series would have entropy fall"
+    assert read["attention to acceptance"].reading == "as_claimed"
+    assert {row.kind for row in lowered.links} == {"structural_lowered", "structural_lowered_in_both"}
+
+
+def test_the_verifiers_mass_is_what_counts_and_the_unaltered_version_moves_none(lowered: Interventions) -> None:
+    versions = lowered.versions
+    assert (versions.loc[versions["kind"] == "unaltered", "mass_moved"] == 0).all()
+    changed = versions[versions["lowered"].notna()]
+    assert (changed["mass_before"] == 0.5).all()
+    assert changed["mass_moved"].to_numpy() == pytest.approx((0.5 - changed["mass_after"]).to_numpy())
+
+
+def test_entropy_has_a_slope_on_the_mass_that_moved(lowered: Interventions) -> None:
+    models = {(row.kinds, row.y): row for row in lowered.models}
+    kinds = set(lowered.versions["kind"]) - {"unaltered"}
+    assert set(models) == {(kind, y) for kind in kinds for y in ("mean_entropy_bits", "mean_expected_accept")}
+    row = models["structural_lowered", "mean_entropy_bits"]
+    assert (row.n, row.n_prompts) == (90, 30)
+    assert row.slope == pytest.approx(1.8, abs=0.5), "2.5, less what noise in the mass takes"
 
 
 def test_an_ordinary_study_has_no_rows_and_its_other_claims_do_not_change() -> None:
     plain, versions = analyze(make_tables(PLAN), FAST), analyze(version_tables("hidden", {}, PLAN, noise=0.0), FAST)
     assert plain.interventions.effects == plain.interventions.links == plain.interventions.models == []
     assert {claim.verdict for claim in claims(plain).values()} == {"not_run"}
-    others = [[c for c in result.claims if c.family != "interventions"] for result in (plain, versions)]
+    others = [[c for c in result.claims if c.family not in FAMILIES] for result in (plain, versions)]
     assert others[0] == others[1]
 
 
-def test_the_rows_fit_their_tables(poisoned: Interventions, temperatures: Interventions) -> None:
-    for told in (poisoned, temperatures):
+def test_the_rows_fit_their_tables(
+    poisoned: Interventions, temperatures: Interventions, lowered: Interventions
+) -> None:
+    for told in (poisoned, temperatures, lowered):
         assert to_table("version_effects", told.effects).num_rows == len(told.effects)
         assert to_table("link_verdicts", told.links).num_rows == len(told.links)
         assert to_table("version_models", told.models).num_rows == len(told.models)

@@ -23,7 +23,7 @@ from specstudy.measure.speculative import SpeculativeLoop
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.prompts import Prompt, RenderedPrompt, render
-from specstudy.prompts.versions import at_temperatures, with_hidden_positions
+from specstudy.prompts.versions import at_temperatures, with_hidden_positions, with_lowered_keys
 
 NEW_TOKENS = 12
 GREEDY = GenerationSettings(Warp(0.0, 1.0), NEW_TOKENS, (), 3)
@@ -36,10 +36,15 @@ def pair() -> Pair:
 
 
 def versions(pair: Pair) -> dict[str, RenderedPrompt]:
-    made = [*with_hidden_positions([PROMPT]), *at_temperatures([PROMPT], (1.0, 1.6), 0.7)[1:]]
+    made = [
+        *with_hidden_positions([PROMPT]),
+        *with_lowered_keys([PROMPT], (1.0, 4.0))[1:],
+        *at_temperatures([PROMPT], (1.0, 1.6), 0.7)[1:],
+    ]
     return {p.version.name: render(p, pair.tokenizer) for p in made if p.version}
 
 
+LOWERED = [f"{key}_lowered{whom}2" for key in ("structural", "content") for whom in ("", "_in_both")]
 HIDDEN = [f"hidden_{where}{whom}" for where in ("first", "boundary", "random") for whom in ("", "_from_both")]
 
 
@@ -101,7 +106,7 @@ def test_it_is_hidden_from_the_models_that_the_version_names_and_from_no_other(p
     assert not torch.allclose(masked[1], plain[1], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", [*HIDDEN, "temperature2", "temperature_of_verifier2"])
+@pytest.mark.parametrize("name", [*HIDDEN, *LOWERED, "temperature2", "temperature_of_verifier2"])
 def test_the_self_check_passes_on_the_altered_models(pair: Pair, name: str) -> None:
     rendered = versions(pair)[name]
     settings = generation_settings(GenerationSettings(Warp(0.7, 0.9), 32, (), 3), rendered.prompt)

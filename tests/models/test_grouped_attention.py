@@ -37,11 +37,13 @@ def attention_module(n_heads: int, n_kv_heads: int) -> Any:
 
 @pytest.mark.parametrize("n_queries", [1, 2, 5, MOST_QUERIES, MOST_QUERIES + 1])
 @pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(6, 2), (6, 1), (6, 6)])
-@pytest.mark.parametrize("form", ["boolean", "added"])
+@pytest.mark.parametrize("form", ["boolean", "added", "of each head"])
 def test_the_output_is_the_librarys(n_queries: int, n_heads: int, n_kv_heads: int, form: str) -> None:
     query, key, value = tensors(n_heads, n_kv_heads, n_queries)
     seen = last_queries_see(n_queries)
     mask = seen if form == "boolean" else torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    if form == "of each head":
+        mask = mask + torch.randn(1, n_heads, 1, N_KEYS, generator=torch.Generator().manual_seed(1))
     arguments = (attention_module(n_heads, n_kv_heads), query, key, value, mask)
     torch.testing.assert_close(attend(*arguments, scaling=0.3)[0], sdpa_attention_forward(*arguments, scaling=0.3)[0])
 

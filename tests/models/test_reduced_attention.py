@@ -173,14 +173,24 @@ def test_a_mask_that_shows_later_keys_is_an_error() -> None:
             function.attend(torch.nn.Module(), q, q, q, mask)
 
 
-def test_what_a_mask_adds_to_scores_counts() -> None:
+@pytest.mark.parametrize("n_masks", [1, 2])
+def test_what_a_mask_adds_to_scores_counts(n_masks: int) -> None:
     generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(1, 2, 5, 4, generator=generator) for _ in range(2))
-    mask = torch.randn(1, 1, 5, 5, generator=generator).masked_fill(torch.ones(5, 5).triu(1) > 0, -3e38)
+    mask = torch.randn(1, n_masks, 5, 5, generator=generator).masked_fill(torch.ones(5, 5).triu(1) > 0, -3e38)
     function = attention._AttentionFunction(1, WINDOW, 0)
     function.attend(torch.nn.Module(), q, k, k, mask)
     expected = (q[0] @ k[0].mT / 2 + mask[0]).softmax(-1).sum(1)
     torch.testing.assert_close(function.finish().column_sums[0], expected)
+
+
+def test_heads_that_see_different_keys_are_refused() -> None:
+    function = attention._AttentionFunction(1, WINDOW, 0)
+    q = torch.zeros(1, 2, 3, 4)
+    mask = torch.ones(3, 3, dtype=torch.bool).tril().repeat(1, 2, 1, 1)
+    mask[0, 1, 2, 0] = False
+    with pytest.raises(UserError, match="heads see different keys"):
+        function.attend(torch.nn.Module(), q, q, q, mask)
 
 
 def test_attention_that_is_not_finite_is_an_error() -> None:

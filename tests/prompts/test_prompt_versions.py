@@ -8,7 +8,7 @@ import pytest
 
 from specstudy.prompts.poisoned import POISONS, Context
 from specstudy.prompts.prompt import Message, Prompt
-from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
+from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions, with_lowered_keys
 
 PROMPTS = [
     Prompt("sky", "physics", "Why is the sky blue?", system="Be brief.", history=(Message("user", "Hello."),)),
@@ -40,7 +40,8 @@ def poisoned_versions(prompts: list[Prompt] = PROMPTS, doses: int = DOSES) -> li
 SETS = {
     "poisoned": poisoned_versions(),
     "hidden": with_hidden_positions(PROMPTS),
-    "temperatures": at_temperatures(PROMPTS, (1.0, 1.3, 2.0), 0.7),
+    "lowered": with_lowered_keys(PROMPTS, (2.0, 1.0)),
+    "temperatures": at_temperatures(PROMPTS, (0.3, 1.3, 0.5, 0.7, 1.0, 2.0), 0.7),
 }
 
 
@@ -128,11 +129,32 @@ def test_hidden_positions_are_compared_with_a_random_one_hidden_from_the_same_mo
         assert version.hidden == (None if name == "unaltered" else name.split("_")[1])
 
 
+def test_lowered_keys_are_compared_with_a_content_key_lowered_as_much_in_the_same_models() -> None:
+    told = {p.version.name: p.version for p in SETS["lowered"] if p.version and p.version.original_id == "sky"}
+    assert {name: v.control_id for name, v in told.items()} == {
+        "unaltered": None,
+        **{f"content_lowered{both}{dose}": "sky~unaltered" for both in ("", "_in_both") for dose in (1, 2)},
+        **{
+            f"structural_lowered{both}{dose}": f"sky~content_lowered{both}{dose}"
+            for both in ("", "_in_both")
+            for dose in (1, 2)
+        },
+    }
+    for name, version in told.items():
+        assert version.lowered_in_both == ("in_both" in name)
+        assert version.lowered == (None if name == "unaltered" else name.split("_")[0])
+        assert version.lowered_by == {0: None, 1: 1.0, 2: 2.0}[version.dose]
+        assert version.alters_the_models == (name != "unaltered")
+
+
+DOSES_OF_TEMPERATURES = {-2: 0.3, -1: 0.5, 1: 1.0, 2: 1.3, 3: 2.0}
+
+
 def test_a_temperature_is_imposed_on_both_models_or_on_the_verifier_alone() -> None:
     told = {p.version.name: p.version for p in SETS["temperatures"] if p.version and p.version.original_id == "sky"}
     assert {name: (v.temperature, v.draft_temperature, v.dose) for name, v in told.items()} == {
         "unaltered": (None, None, 0),
-        **{f"temperature{i}": (t, None, i) for i, t in enumerate((1.0, 1.3, 2.0), start=1)},
-        **{f"temperature_of_verifier{i}": (t, 0.7, i) for i, t in enumerate((1.0, 1.3, 2.0), start=1)},
+        **{f"temperature{i}": (t, None, i) for i, t in DOSES_OF_TEMPERATURES.items()},
+        **{f"temperature_of_verifier{i}": (t, 0.7, i) for i, t in DOSES_OF_TEMPERATURES.items()},
     }
     assert {v.control_id for name, v in told.items() if name != "unaltered"} == {"sky~unaltered"}

@@ -13,7 +13,7 @@ from analysed import FAST, SMALL, analysed
 from matplotlib import _pylab_helpers
 from matplotlib.figure import Figure
 from synthetic import Plan, make_tables
-from synthetic_versions import version_tables
+from synthetic_versions import Shift, version_tables
 
 from specstudy.analysis.measures import MEASURES, label
 from specstudy.analysis.study import analyze
@@ -24,6 +24,7 @@ from specstudy.report import figures
 from specstudy.report.chapters import sinks
 from specstudy.report.figures import CAPTIONS, DRAWERS, draw_all
 from specstudy.report.figures.trace import typical_prompt
+from specstudy.report.narrative.interventions import kind_words
 from specstudy.report.style import (
     category_marks,
     figure_style,
@@ -54,7 +55,7 @@ def laid_out_only(monkeypatch):
     )
 
 
-OF_VERSIONS = {"version_effects", "version_pairs", "imposed_entropy"}
+OF_VERSIONS = {"version_effects", "version_pairs", "imposed_entropy", "lowered_sinks"}
 
 
 def names_of(result, tables) -> set[str]:
@@ -92,6 +93,20 @@ def test_versions_are_drawn_beside_their_controls(versions, tmp_path, monkeypatc
     assert ("contradictions added, dose 2" in words) == (versions == "poisoned")
     assert ("position 0 hidden from the verifier" in words) == (versions == "hidden")
     assert ("soft context health" in words) == (versions == "poisoned"), "a hidden position changes no prefill"
+
+
+def test_lowered_keys_are_drawn_against_the_attention_that_moved():
+    shifts = {"structural_lowered": Shift(entropy_bits=0.5, moved=0.1), "content_lowered": Shift(moved=0.02)}
+    tables = version_tables("lowered", shifts, SMALL, noise=0.0)
+    result = analyze(tables, FAST)
+    entropy, acceptance = DRAWERS["lowered_sinks"](result, {}).axes
+    drawn = {line.get_label(): line.get_xydata() for line in entropy.get_lines() if len(line.get_xdata()) == 3}
+    words = {kind: kind_words(kind) for kind in shifts}
+    assert set(drawn) == set(words.values()), "what the verifier writes does not depend on the draft"
+    assert drawn[words["structural_lowered"]] == pytest.approx(np.array([[0, 0], [0.1, 0.5], [0.2, 1.0]]))
+    assert drawn[words["content_lowered"]] == pytest.approx(np.array([[0, 0], [0.02, 0], [0.04, 0]]), abs=1e-9)
+    assert len([line for line in acceptance.get_lines() if len(line.get_xdata()) == 3]) == 4
+    assert {text.get_text() for text in entropy.texts} == {"1", "2"}
 
 
 def test_versions_that_were_not_measured_are_not_drawn(tmp_path):

@@ -73,7 +73,8 @@ def untimed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("versions", "n_versions", "n_prefilled"), [("poisoned", 9, 9), ("hidden", 7, 1), ("temperatures", 5, 1)]
+    ("versions", "n_versions", "n_prefilled"),
+    [("poisoned", 9, 9), ("hidden", 7, 1), ("lowered", 13, 1), ("temperatures", 11, 1)],
 )
 def test_a_study_of_versions(
     versions: str, n_versions: int, n_prefilled: int, answered_study: Callable[[str], Run]
@@ -86,7 +87,7 @@ def test_a_study_of_versions(
     assert len(run.prefill_prompts) == n_prefilled * len(NAMES)
     check = run.manifest["self_checks"]["speculate"]
     assert check["passed"]
-    altered = {name for name in check if name.startswith(("hidden", "temperature"))}
+    altered = {name for name in check if name.startswith(("hidden", "structural", "content", "temperature"))}
     assert len(altered) == (0 if versions == "poisoned" else n_versions - 1)
     # Claims and correlations speak of one version of each prompt.
     assert run.claims["n"].max() <= len(NAMES)
@@ -97,7 +98,20 @@ def test_a_study_of_versions(
     assert (run.path / "report.html").is_file()
 
 
-@pytest.mark.parametrize("versions", ["hidden", "temperatures"])
+def test_what_lowering_took_is_in_the_tables(answered_study: Callable[[str], Run]) -> None:
+    run = answered_study("lowered")
+    told = run.prompt_versions.set_index("prompt_id")
+    rows = run.lowered_keys
+    of_verifier = rows[rows["model"] == "verifier"].set_index("prompt_id")
+    assert set(of_verifier.index) == set(told.index[told["lowered"].notna()])
+    assert set(rows.loc[rows["model"] == "draft", "prompt_id"]) == set(told.index[told["lowered_in_both"].eq(True)])
+    left = (of_verifier["mass_after"] / of_verifier["mass_before"]).groupby(told["lowered_by"]).mean()
+    assert (left.diff().dropna() < 0).all(), "the more is subtracted, the less is left"
+    slopes = run.version_models
+    assert set(slopes["x"]) == {"mass_moved"}
+
+
+@pytest.mark.parametrize("versions", ["hidden", "lowered", "temperatures"])
 def test_the_unaltered_version_is_the_ordinary_study_to_the_bit(
     versions: str, tmp_path: Path, answered_study: Callable[[str], Run]
 ) -> None:
@@ -125,7 +139,7 @@ def test_versions_are_compared_on_the_same_random_numbers(tmp_path: Path, monkey
     one = {"prompt-1": PROMPTS["prompt-1"]}
     workflow.run(configuration(tmp_path, one, *FAST, "prompts.versions=temperatures"), [DECODE, SPECULATE])
     drawn = [parts for parts in asked if parts[1] in ("decode", "speculate")]
-    assert len(drawn) == 5 + 2 * 5
+    assert len(drawn) == 11 + 2 * 11
     assert set(drawn) == {(0, "decode", "prompt-1", 0), (0, "speculate", "prompt-1", 2, 0)}
 
 
@@ -150,6 +164,8 @@ def test_the_temperature_in_the_tables_is_the_one_imposed(tmp_path: Path) -> Non
         (["prompts.versions=poisoned", "CONTEXTS", "prompts.doses=3"], "3 doses are more than the sentences"),
         (["prompts.versions=poisoned", "prompts.contexts=nowhere.yaml"], "cannot be read as YAML"),
         (["prompts.versions=hidden", "spec.proposer=prompt_lookup"], "spec.proposer must be model, got prompt_lookup"),
+        (["prompts.versions=lowered", "spec.proposer=early_exit"], "spec.proposer must be model, got early_exit"),
+        (["prompts.versions=lowered", "prompts.lowered_by=[0]"], "prompts.lowered_by"),
         (["prompts.versions=temperatures", "spec.temperature=[0.7,1.0]"], "must be decode's 0.7, got 0.7,1"),
     ],
 )
@@ -164,13 +180,13 @@ def test_what_cannot_be_is_one_line_before_models_load(
     assert not list((tmp_path / "outputs").glob("*-*"))
 
 
-@pytest.mark.parametrize("role", ["verifier", "draft"])
+@pytest.mark.parametrize(("role", "versions"), [("verifier", "hidden"), ("draft", "hidden"), ("draft", "lowered")])
 def test_eager_attention_is_refused_before_anything_is_measured(
-    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    role: str, versions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = tiny_pair()
     getattr(pair, role).module.set_attn_implementation("eager")
     monkeypatch.setattr(workflow, "find_models", lambda config: lambda: pair)
     stages = [replace(stage, measure=lambda *given: pytest.fail("measured")) for stage in STAGES]
     with pytest.raises(UserError, match="this llama model runs eager"):
-        workflow.run(configuration(tmp_path, ASKED, *FAST, "prompts.versions=hidden"), stages)
+        workflow.run(configuration(tmp_path, ASKED, *FAST, f"prompts.versions={versions}"), stages)

@@ -18,7 +18,7 @@ from specstudy.analysis.means import difference, mean, median, nested_mean, numb
 from specstudy.analysis.measures import At, Key, label, phrase
 from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
-from specstudy.analysis.version_effects import differences
+from specstudy.analysis.version_effects import differences, groups_of_originals
 from specstudy.analysis.within import median_within_prompt
 from specstudy.condition import Condition
 
@@ -215,13 +215,37 @@ def _version(claim: Declaration, evidence: Evidence) -> Finding:
     values, control_of = versions[test["measure"]], versions["control_id"]
     own = differences(rows, values, rows.index, rows["control_id"], columns="kind").mean(axis=1, skipna=False)
     of_control = differences(rows, values, rows["control_id"], rows["control_id"].map(control_of), columns="kind")
-    groups = numbered(rows.groupby("original_id")["group"].first()[own.index])[0]
+    groups = groups_of_originals(rows, own.index)
     estimate = mean(own.to_numpy(dtype=np.float64), evidence.settings, claim.reference, groups)
     words = f"Mean change of {phrase(test['measure'])} by {', '.join(test['versions']).replace('_', ' ')}"
     if of_control.notna().to_numpy().any():
         moved = float(of_control.mean(axis=1).mean())
         words += f" beyond what the control does ({moved:.2f})"
     return Finding(estimate, estimate.n, words)
+
+
+def _version_ends(claim: Declaration, evidence: Evidence) -> Finding:
+    """The mean of both ends minus the control in the middle."""
+    return _between_doses(claim, evidence, 0.5, 0.5, "both ends' mean minus the control")
+
+
+def _version_range(claim: Declaration, evidence: Evidence) -> Finding:
+    return _between_doses(claim, evidence, -1.0, 1.0, "the highest dose minus the lowest")
+
+
+def _between_doses(claim: Declaration, evidence: Evidence, of_least: float, of_most: float, words: str) -> Finding:
+    """A sum of the differences from the control at the lowest dose, below 0, and at the highest, above it."""
+    test, versions = claim.test, evidence.versions
+    rows = versions[(versions["kind"] == test["versions"]).to_numpy(dtype=bool)]
+    changed = differences(rows, versions[test["measure"]], rows.index, rows["control_id"])
+    doses = [int(dose) for dose in changed.columns]
+    if not doses or not min(doses) < 0 < max(doses):
+        return not_run(f"no such versions of prompts were run; experiment={test['experiment']} runs them")
+    least, most = (changed[dose].to_numpy(dtype=np.float64) for dose in (min(doses), max(doses)))
+    groups = groups_of_originals(rows, changed.index)
+    estimate = mean(of_least * least + of_most * most, evidence.settings, claim.reference, groups)
+    told = f"Mean {phrase(test['measure'])} by {test['versions'].replace('_', ' ')}, {words},"
+    return Finding(estimate, estimate.n, told)
 
 
 def _logistic(claim: Declaration, evidence: Evidence) -> Finding:
@@ -252,6 +276,8 @@ TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "token_mean": _token_mean,
     "paired": _paired,
     "version": _version,
+    "version_ends": _version_ends,
+    "version_range": _version_range,
     "logistic": _logistic,
     "predictor": _predictor,
 }

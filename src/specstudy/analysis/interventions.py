@@ -9,7 +9,7 @@ import pandas as pd
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.join import Tables, frame_of, groups_of
 from specstudy.analysis.links import link_verdicts
-from specstudy.analysis.version_effects import version_effects, version_frame
+from specstudy.analysis.version_effects import lowered_masses, version_effects, version_frame
 from specstudy.analysis.version_models import version_models
 from specstudy.condition import Condition
 from specstudy.records import LinkVerdict, VersionEffect, VersionModel
@@ -17,9 +17,9 @@ from specstudy.records import LinkVerdict, VersionEffect, VersionModel
 
 @dataclass(frozen=True)
 class Interventions:
-    """`versions`: a row a version, indexed by prompt_id, with the columns of `prompt_versions`, its original's `group`
-    and the measures of `version_frame` (NaN where not measured). `effects`, `links`, `models`: rows of
-    `version_effects`, `link_verdicts`, `version_models`. All are empty where a run has no versions."""
+    """`versions`: a row a version, indexed by prompt_id, with the columns of `prompt_versions`, its original's `group`,
+    the measures of `version_frame` and those of `lowered_masses` (NaN where not measured). `effects`, `links`,
+    `models`: rows of `version_effects`, `link_verdicts`, `version_models`. All empty where a run has no versions."""
 
     versions: pd.DataFrame
     effects: list[VersionEffect]
@@ -36,7 +36,8 @@ def analyze_interventions(tables: Tables, primary: Condition | None, settings: A
     """All that a run's versions tell; `tables` with the rows of altered prompts."""
     measured = version_frame(tables, primary)
     effects = version_effects(tables, measured, settings)
-    described = frame_of(tables, "prompt_versions").set_index("prompt_id").join(measured, how="left")
+    described = frame_of(tables, "prompt_versions").set_index("prompt_id")
+    described = described.join([measured, lowered_masses(tables)], how="left")
     described = described.assign(group=groups_of(tables, described.index.to_series()))
     return Interventions(
         described, effects, link_verdicts(described, effects, settings), version_models(described, settings)

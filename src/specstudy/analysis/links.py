@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import pandas as pd
@@ -35,22 +36,30 @@ OF_HIDING = (
     Link("entropy to acceptance", "mean_entropy_bits", "alpha_expected", -1),
     Link("attention to acceptance", None, "alpha_expected", -1),
 )
+# As the series has it: attention taken from a sink is spread more evenly.
+OF_LOWERING = (
+    Link("attention to entropy", "mass_moved", "mean_entropy_bits", -1),
+    Link("entropy to acceptance", "mean_entropy_bits", "mean_expected_accept", -1),
+    Link("attention to acceptance", "mass_moved", "mean_expected_accept", 1),
+)
 OF_TEMPERATURES = (Link("entropy to acceptance", "mean_sampling_entropy_bits", "alpha_expected", -1),)
 
 
 def link_verdicts(
     versions: pd.DataFrame, effects: Sequence[VersionEffect], settings: AnalysisSettings
 ) -> list[LinkVerdict]:
-    """A row a link and kind, at the kind's largest dose. Kinds that others are compared with are not asked."""
+    """A row a link and kind, at the kind's largest dose, and at its least if that is below 0. Kinds that others are
+    compared with are not asked."""
     found = {(row.kind, row.dose, row.measure): row for row in effects}
     altered = versions[versions["control_id"].notna().to_numpy(dtype=bool)]
     controls = control_kinds(versions)
     verdicts = []
     for kind, rows in altered.groupby("kind", sort=False):
-        dose = int(rows["dose"].max())
-        for link in _links(rows) if kind not in controls else ():
-            moved = found[str(kind), dose, link.moved] if link.moved else None
-            verdicts.append(_verdict(link, moved, found[str(kind), dose, link.watched], settings))
+        least, largest = int(rows["dose"].min()), int(rows["dose"].max())
+        for link, dose in product(_links(rows), (least, largest) if least < 0 < largest else (largest,)):
+            if kind not in controls:
+                moved = found[str(kind), dose, link.moved] if link.moved else None
+                verdicts.append(_verdict(link, moved, found[str(kind), dose, link.watched], settings))
     return verdicts
 
 
@@ -62,6 +71,8 @@ def control_kinds(versions: pd.DataFrame) -> set[str]:
 def _links(rows: pd.DataFrame) -> tuple[Link, ...]:
     if rows["temperature"].notna().any():
         return OF_TEMPERATURES
+    if rows["lowered"].notna().any():
+        return OF_LOWERING
     return OF_HIDING if rows["hidden"].notna().any() else OF_CONTEXTS
 
 

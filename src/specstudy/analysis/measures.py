@@ -72,6 +72,7 @@ _DECLARED = (
         "compare",
         short="draft entropy (bits)",
     ),
+    Measure("mass_moved", "attention taken from the lowered key (share)", "sinks", _MADE, "versions", digits=3),
     Measure(
         "mean_sampling_entropy_bits",
         "mean entropy of the distribution sampled from (bits)",

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from specstudy.analysis.bootstrap import AnalysisSettings, Estimate, Floats
+from specstudy.analysis.bootstrap import AnalysisSettings, Codes, Estimate, Floats
 from specstudy.analysis.correlations import holm
 from specstudy.analysis.join import Tables, frame_of, group_codes, numbers, of_condition
-from specstudy.analysis.means import mean
+from specstudy.analysis.means import mean, numbered
 from specstudy.analysis.measures import MEASURES, measures_in
 from specstudy.condition import Condition
 from specstudy.records import VersionEffect
@@ -46,7 +46,23 @@ def version_frame(tables: Tables, primary: Condition | None) -> pd.DataFrame:
     speculation = _of_condition(speculation, primary, imposed) if primary else speculation[:0]
     measured = {name: frame_of(tables, name) for name in ("prefill_prompts", "decode_runs", "decode_tokens")}
     parts = [_means(frame, name) for name, frame in (*measured.items(), ("spec_runs", speculation))]
-    return pd.concat(parts, axis=1)[[*measures_in("versions")]]
+    return pd.concat([*parts, _mass_moved(tables)], axis=1)[[*measures_in("versions")]]
+
+
+def lowered_masses(tables: Tables) -> pd.DataFrame:
+    """`mass_before` and `mass_after` of the verifier, indexed by prompt_id: a row a version that lowers a key."""
+    rows = frame_of(tables, "lowered_keys")
+    of_verifier = rows[(rows["model"] == "verifier").to_numpy(dtype=bool)].set_index("prompt_id")
+    return of_verifier[["mass_before", "mass_after"]].astype(np.float64)
+
+
+def _mass_moved(tables: Tables) -> pd.Series:
+    """What lowering took from the lowered keys; from none, where keys were lowered in other versions, it took 0."""
+    masses = lowered_masses(tables)
+    versions = frame_of(tables, "prompt_versions")
+    moved = (masses["mass_before"] - masses["mass_after"]).rename("mass_moved")
+    as_they_are = versions.loc[versions["lowered"].isna().to_numpy(dtype=bool), "prompt_id"]
+    return moved.reindex([*moved.index, *as_they_are], fill_value=0.0) if len(masses) else moved
 
 
 def _of_condition(runs: pd.DataFrame, condition: Condition, imposed: pd.Series) -> pd.DataFrame:
@@ -105,6 +121,11 @@ def differences(
     `rows` names), NaN where one of the two was not measured."""
     difference = values.reindex(changed).to_numpy(dtype=np.float64) - values.reindex(base).to_numpy(dtype=np.float64)
     return rows.assign(difference=difference).pivot(index="original_id", columns=columns, values="difference")
+
+
+def groups_of_originals(rows: pd.DataFrame, originals: pd.Index) -> Codes:
+    """The groups of these originals as numbers; `rows` of versions have them in `group`."""
+    return numbered(rows.groupby("original_id")["group"].first()[originals])[0]
 
 
 def _slopes(differences: pd.DataFrame) -> Floats:

@@ -23,13 +23,15 @@ from specstudy.records import VersionModel
 ALL = "all"
 _IMPOSED = "mean_sampling_entropy_bits"
 _OF_TEMPERATURES = ((_IMPOSED, "alpha_expected"), (_IMPOSED, "mean_expected_accept"))
+_OF_LOWERING = (("mass_moved", "mean_entropy_bits"), ("mass_moved", "mean_expected_accept"))
 _OF_OTHERS = tuple((link.moved, link.watched) for link in OF_CONTEXTS if link.moved)
 
 
 def version_models(versions: pd.DataFrame, settings: AnalysisSettings) -> list[VersionModel]:
-    """A row a pair of measures: for each way of imposing a temperature, else over all versions together."""
+    """A row a pair of measures: for each way of imposing a temperature or of lowering a key, else over all versions
+    together."""
     rows = []
-    for kinds, frame, pairs in _subsets(versions.assign(block=_blocks(versions))):
+    for kinds, frame, pairs in _subsets(versions):
         for x, y in pairs:
             known = frame.dropna(subset=[x, y])
             if len(known):
@@ -38,12 +40,14 @@ def version_models(versions: pd.DataFrame, settings: AnalysisSettings) -> list[V
 
 
 def _subsets(versions: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, tuple[tuple[str, str], ...]]]:
-    imposed = versions["temperature"].notna().to_numpy(dtype=bool)
+    imposed = versions[["temperature", "lowered"]].notna().any(axis=1).to_numpy(dtype=bool)
     if not imposed.any():
-        yield ALL, versions, _OF_OTHERS
+        yield ALL, versions.assign(block=_blocks(versions)), _OF_OTHERS
         return
+    pairs = _OF_LOWERING if versions["lowered"].notna().any() else _OF_TEMPERATURES
     for kind in versions.loc[imposed, "kind"].unique():
-        yield str(kind), versions[~imposed | (versions["kind"] == kind).to_numpy(dtype=bool)], _OF_TEMPERATURES
+        frame = versions[~imposed | (versions["kind"] == kind).to_numpy(dtype=bool)]
+        yield str(kind), frame.assign(block=frame["original_id"]), pairs
 
 
 def _blocks(versions: pd.DataFrame) -> pd.Series:

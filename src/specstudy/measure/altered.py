@@ -1,4 +1,4 @@
-"""The models as a version of a prompt wants them: with a position hidden, or as they are."""
+"""The models as a version of a prompt wants them: with a position hidden, with keys scored lower, or as they are."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-import numpy as np
-
 from specstudy.measure.decode import GenerationSettings
+from specstudy.measure.lowered import lowered_models, lowered_positions, random_content_position
 from specstudy.models.load import Pair
+from specstudy.models.lowered_scores import lowered_scores
 from specstudy.models.without_position import without_position
 from specstudy.prompts.prompt import Prompt, RenderedPrompt
-from specstudy.seeds import uniforms
 
 
 @contextmanager
 def altered(pair: Pair, rendered: RenderedPrompt, seed: int) -> Iterator[None]:
     """Within this block the pair answers as the prompt's version says; afterwards as before. `seed` draws a position
-    that is hidden at random.
+    that is hidden, or scored lower, at random.
 
-    Raises ValueError for a prompt that has no position to hide.
+    Raises ValueError for a prompt that has no such position.
     """
     version = rendered.prompt.version
     with ExitStack() as stack:
@@ -28,6 +27,10 @@ def altered(pair: Pair, rendered: RenderedPrompt, seed: int) -> Iterator[None]:
             position = hidden_position(rendered, seed)
             for model in (pair.verifier, pair.draft) if version.hidden_from_both else (pair.verifier,):
                 stack.enter_context(without_position(model.module, position))
+        if version and version.lowered_by is not None:
+            for model in lowered_models(pair, rendered).values():
+                positions = lowered_positions(model, rendered, seed)
+                stack.enter_context(lowered_scores(model.module, positions, version.lowered_by))
         yield
 
 
@@ -49,7 +52,4 @@ def hidden_position(rendered: RenderedPrompt, seed: int) -> int:
         return 0
     if version.hidden == "boundary":
         return len(rendered.positions) - 1
-    content = np.flatnonzero([not position.is_structural for position in rendered.positions])
-    if not len(content):
-        raise ValueError("there is no content position to hide")
-    return int(uniforms(seed, "hidden position", version.original_id).choice(content))
+    return random_content_position(rendered, seed, "hidden position")

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from specstudy.measure import sampling
-from specstudy.measure.decode import GenerationSettings, complete_warp, generate_rows
+from specstudy.measure.decode import GenerationSettings, generate_rows
 from specstudy.measure.finite import not_finite_error
 from specstudy.measure.sinks import BLOCK_TOKENS, Floats, answer_sums
+from specstudy.measure.teacher_forced import complete_warp
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import Pair
 from specstudy.models.without_position import without_positions

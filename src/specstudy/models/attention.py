@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 
 from specstudy.errors import UserError
-from specstudy.models import grouped_attention, without_position
+from specstudy.models import grouped_attention, lowered_scores, without_position
 from specstudy.models.attention_functions import attending_by, calls_attention_functions
 from specstudy.models.attention_maps import hooked_maps
 from specstudy.models.attention_steps import GeneratingQueries
@@ -104,7 +104,7 @@ class _AttentionFunction(SumsOfLayers):
             if softcap is not None:
                 scores = scores.div_(softcap).tanh_().mul_(softcap)
             if bias is not None:
-                scores += bias[:, first:]
+                scores += bias[..., first:]
             if visible is None:
                 scores[..., past + start - first :].masked_fill_(_later(stop - start, scores.device), -torch.inf)
             else:
@@ -141,19 +141,20 @@ def _later(n: int, device: torch.device) -> Tensor:
 
 def _visible(attention_mask: Tensor | None, start: int, stop: int, past: int) -> tuple[Tensor | None, Tensor | None]:
     """What a model's mask says for queries start to stop, which `past` keys come before: (visible [q, past + stop], or
-    None for all keys up to the query's own; what it adds to the scores [q, past + stop], or None).
+    None for all keys up to the query's own; what it adds to the scores [1 or H, q, past + stop], or None).
 
-    Raises FloatingPointError if a query may see a later key.
+    Raises FloatingPointError if a query may see a later key, UserError if heads see different keys.
     """
     if attention_mask is None:
         return None, None
-    if attention_mask.shape[1] != 1:
-        raise UserError("attention with a mask of its own for each head cannot be measured; choose another verifier")
-    given = attention_mask[0, 0, start:stop]
-    visible = given if given.dtype == torch.bool else given > torch.finfo(given.dtype).min / 2
+    given = attention_mask[0, :, start:stop]
+    seen = given if given.dtype == torch.bool else given > torch.finfo(given.dtype).min / 2
+    visible = seen[0]
+    if len(seen) > 1 and bool((seen != visible).any()):
+        raise UserError("attention whose heads see different keys cannot be measured; choose another verifier")
     if bool(visible.triu(past + start + 1).any()):
         raise FloatingPointError("the attention mask lets a query see a later key")
-    bias = None if given.dtype == torch.bool else given[:, : past + stop].float()
+    bias = None if given.dtype == torch.bool else given[..., : past + stop].float()
     return visible[:, : past + stop], bias
 
 
@@ -172,7 +173,8 @@ def reduced_attention(
         return
     function = _AttentionFunction(n_layers, window, first_query, generating)
     before = module.config._attn_implementation
-    # A hidden position stays hidden while its model is measured.
-    mask = ALL_MASK_ATTENTION_FUNCTIONS[before] if before in without_position.NAMES else sdpa_mask
+    # What is hidden or scored lower stays so while its model is measured.
+    altered = before in (*without_position.NAMES, lowered_scores.NAME)
+    mask = ALL_MASK_ATTENTION_FUNCTIONS[before] if altered else sdpa_mask
     with attending_by(module, NAME, function.attend, mask):
         yield function

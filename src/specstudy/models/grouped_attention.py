@@ -23,7 +23,8 @@ _masks_of_blocks: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def _of_blocks(mask: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-    """A mask [B, 1, S, T] once for each head of a group, [B, 1, group * S, T], as SDPA adds it to the scores.
+    """A mask [B, 1, S, T] once for each head of a group, [B, 1, group * S, T], as SDPA adds it to the scores; one for
+    each head [B, H, S, T] in blocks [B, KV, group * S, T].
 
     Kept for the pass's other layers in inference mode, where nobody changes a mask once it is made.
     """
@@ -33,7 +34,8 @@ def _of_blocks(mask: Tensor, group: int, dtype: torch.dtype) -> Tensor:
             added = torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
         else:
             added = mask.to(dtype)
-        found = added.repeat(1, 1, group, 1)
+        shape = (len(mask), -1, group * mask.shape[2], mask.shape[3])
+        found = added.repeat(1, 1, group, 1) if mask.shape[1] == 1 else added.reshape(shape)
         if torch.is_inference_mode_enabled():
             _masks_of_blocks[mask] = found
     return found
@@ -52,7 +54,7 @@ def attend(
     """Query [B, H, S, D], key [B, KV, T, D], value [B, KV, T, E] to output [B, S, H, E]: what transformers asks for."""
     batch, n_heads, n_queries, head_dim = query.shape
     group = n_heads // key.shape[1]
-    said_by_the_mask = n_queries == 1 if attention_mask is None else attention_mask.shape[1] == 1
+    said_by_the_mask = n_queries == 1 or attention_mask is not None
     plain = not dropout and all(others.get(name) is None for name in OTHER_ARITHMETIC)
     if group == 1 or n_queries > MOST_QUERIES or not said_by_the_mask or not plain:
         output: tuple[Tensor, None] = sdpa_attention_forward(

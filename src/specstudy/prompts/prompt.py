@@ -22,7 +22,9 @@ class Version:
     """Which version of which prompt this is, and with which it is compared (None: it is the unaltered one).
 
     `hidden` names a position (first, boundary or random) that later queries of the verifier cannot see, nor of the
-    draft if `hidden_from_both`. `temperature` and `draft_temperature` stand for the configured ones where given.
+    draft if `hidden_from_both`. `lowered` names a key (structural: the one most attended to in a head; content: a
+    random one) whose score is lowered by `lowered_by`, in the draft too if `lowered_in_both`. `temperature` and
+    `draft_temperature` stand for the configured ones where given.
     """
 
     original_id: str
@@ -31,6 +33,9 @@ class Version:
     control_id: str | None = None
     hidden: str | None = None
     hidden_from_both: bool = False
+    lowered: str | None = None
+    lowered_by: float | None = None
+    lowered_in_both: bool = False
     temperature: float | None = None
     draft_temperature: float | None = None
 
@@ -42,7 +47,7 @@ class Version:
     @property
     def alters_the_models(self) -> bool:
         """Whether the text is that of the unaltered version, and only how it is answered differs."""
-        return self.hidden is not None or self.temperature is not None
+        return any(imposed is not None for imposed in (self.hidden, self.lowered, self.temperature))
 
 
 @dataclass(frozen=True)

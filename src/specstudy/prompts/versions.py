@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 from specstudy.prompts.poisoned import Context, Count, versions_of
 from specstudy.prompts.prompt import Prompt, Version
@@ -14,6 +15,7 @@ from specstudy.prompts.prompt import Prompt, Version
 SEPARATOR = "~"
 HIDDEN_POSITIONS = ("first", "boundary")
 RANDOM_POSITION = "random"
+STRUCTURAL, CONTENT = "structural", "content"
 
 
 def poisoned(
@@ -61,15 +63,45 @@ def with_hidden_positions(prompts: Sequence[Prompt]) -> list[Prompt]:
     return made
 
 
-def at_temperatures(prompts: Sequence[Prompt], temperatures: Sequence[float], usual: float) -> list[Prompt]:
-    """Each prompt answered at other temperatures of the verifier, the draft following or staying at the `usual` one.
+def with_lowered_keys(prompts: Sequence[Prompt], lowered_by: Sequence[float]) -> list[Prompt]:
+    """Each prompt answered with the score of one key of every head lowered, in the verifier or in both models: of the
+    structural key that the head attends to most; the control lowers a content key drawn at random by as much.
 
-    The dose is the place in `temperatures`, from 1.
+    The dose is the place in `lowered_by`, smallest first, from 1.
     """
     made = []
     for prompt in prompts:
         made.append(_version(prompt, Version(prompt.prompt_id, "unaltered")))
-        for dose, temperature in enumerate(temperatures, start=1):
+        for (dose, by), both in product(enumerate(sorted(lowered_by), start=1), (False, True)):
+            ending = "_in_both" if both else ""
+            for key in (CONTENT, STRUCTURAL):
+                compared = "unaltered" if key == CONTENT else f"{CONTENT}_lowered{ending}{dose}"
+                described = Version(
+                    prompt.prompt_id,
+                    f"{key}_lowered{ending}",
+                    dose,
+                    _id(prompt, compared),
+                    lowered=key,
+                    lowered_by=by,
+                    lowered_in_both=both,
+                )
+                made.append(_version(prompt, described))
+    return made
+
+
+def at_temperatures(prompts: Sequence[Prompt], temperatures: Sequence[float], usual: float) -> list[Prompt]:
+    """Each prompt answered at other temperatures of the verifier, the draft following or staying at the `usual` one.
+
+    The dose is the place among the temperatures above the usual one, from 1, or among those below it, from -1; the
+    usual one itself is that of the unaltered version.
+    """
+    above = sorted(t for t in temperatures if t > usual)
+    below = sorted((t for t in temperatures if t < usual), reverse=True)
+    doses = [*enumerate(above, start=1), *((-place, t) for place, t in enumerate(below, start=1))]
+    made = []
+    for prompt in prompts:
+        made.append(_version(prompt, Version(prompt.prompt_id, "unaltered")))
+        for dose, temperature in sorted(doses):
             for kind, draft in (("temperature", None), ("temperature_of_verifier", usual)):
                 described = Version(
                     prompt.prompt_id,

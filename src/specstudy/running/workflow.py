@@ -22,7 +22,7 @@ from specstudy.prompts import (
 )
 from specstudy.prompts.poisoned import check_contexts, read_contexts
 from specstudy.prompts.prompt import Version
-from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions
+from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions, with_lowered_keys
 from specstudy.records import ErrorRow, PromptAsked, PromptVersion
 from specstudy.running.description import describe_run
 from specstudy.running.execution import executor, run_stage
@@ -136,12 +136,13 @@ def prompt_versions(config: StudyConfig, prompts: Sequence[Prompt], pair: Pair) 
 
         category = {prompt.prompt_id: prompt.category for prompt in _all_prompts(config)[0]}
         return poisoned(prompts, read_contexts(local_path(p.contexts)), category, p.doses, config.seed, count)
-    if p.versions == "hidden":
+    if p.versions in ("hidden", "lowered"):
+        from specstudy.models.lowered_scores import refuse_unless_scores_can_be_lowered
         from specstudy.models.without_position import refuse_unless_maskable
 
         for model in (pair.verifier, pair.draft):
-            refuse_unless_maskable(model.module)
-        return with_hidden_positions(prompts)
+            (refuse_unless_maskable if p.versions == "hidden" else refuse_unless_scores_can_be_lowered)(model.module)
+        return with_hidden_positions(prompts) if p.versions == "hidden" else with_lowered_keys(prompts, p.lowered_by)
     if p.versions == "temperatures":
         return at_temperatures(prompts, p.temperatures, config.spec.primary.temperature)
     return prompts
@@ -293,7 +294,8 @@ def _publish_prompts(run_dir: Path, prompts: Sequence[Prompt]) -> None:
 
 def _told_of(version: Version) -> dict[str, Any]:
     """A version's own columns."""
-    return asdict(version) | ({} if version.hidden else {"hidden_from_both": None})
+    hidden = {} if version.hidden else {"hidden_from_both": None}
+    return asdict(version) | hidden | ({} if version.lowered else {"lowered_in_both": None})
 
 
 def _publish_errors(run_dir: Path, failures: Sequence[ErrorRow], stages: set[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from analysed import analysed
 from markupsafe import escape
@@ -12,7 +14,7 @@ from markupsafe import escape
 from specstudy.analysis.version_effects import unaltered_only
 from specstudy.records import LinkVerdict
 from specstudy.report import html
-from specstudy.report.narrative.interventions import KINDS, link_sentence
+from specstudy.report.narrative.interventions import KINDS, link_sentence, mass_sentences
 
 ROW = LinkVerdict(
     link="attention to entropy",
@@ -60,7 +62,7 @@ def test_every_reading_has_its_numbers(changes: dict[str, object], parts: list[s
     assert not any(part in said for part in absent)
 
 
-@pytest.mark.parametrize("which", ["poisoned", "hidden", "temperatures"])
+@pytest.mark.parametrize("which", ["poisoned", "hidden", "lowered", "temperatures"])
 def test_the_chapter_says_what_moved_and_names_every_kind(which: str, tmp_path: Path) -> None:
     result, tables = analysed(versions=which)
     assert set(tables["prompt_versions"]["kind"]) <= set(KINDS)
@@ -74,6 +76,24 @@ def test_the_chapter_says_what_moved_and_names_every_kind(which: str, tmp_path: 
         assert escape(link_sentence(row)) in chapter
     assert chapter.count("<li>") >= len(result.interventions.links)
     assert ("change per dose" in chapter) == (which != "hidden")
+    masses = mass_sentences(result.interventions.versions)
+    assert len(masses) == (8 if which == "lowered" else 0)
+    assert all(escape(sentence) in chapter for sentence in masses)
+    assert ("Attention really moved" in chapter) == (which == "lowered")
+
+
+def test_the_mass_that_moved_is_told_by_kind_and_amount() -> None:
+    versions = pd.DataFrame(
+        {
+            "kind": ["unaltered", *["structural_lowered"] * 3],
+            "lowered_by": [np.nan, 1.0, 1.0, 4.0],
+            "mass_before": [np.nan, 0.5, 0.7, 0.6],
+            "mass_after": [np.nan, 0.3, 0.4, 0.1],
+        }
+    )
+    once, four = mass_sentences(versions)
+    assert "by 1: of the verifier's attention it got 0.600, then 0.350 (n = 2" in once
+    assert "by 4: of the verifier's attention it got 0.600, then 0.100 (n = 1" in four
 
 
 def test_an_ordinary_study_has_no_such_chapter(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from specstudy.analysis.measures import measures_in, phrase
 from specstudy.analysis.study import AnalysisResult
 from specstudy.analysis.version_effects import PER_DOSE
 from specstudy.report.chapters.chapter import Chapter, Context
-from specstudy.report.narrative.interventions import kind_words, link_sentences
+from specstudy.report.narrative.interventions import kind_words, link_sentences, mass_sentences
+
+FAMILIES = ("interventions", "sinks_lowered", "temperatures")
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -25,7 +27,8 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
         "n_originals": told.versions["original_id"].nunique(),
         "n_versions": len(told.versions),
         "links": link_sentences(told.links),
-        "claims": [claim for claim in result.claims if claim.family == "interventions" and claim.verdict != "not_run"],
+        "claims": [claim for claim in result.claims if claim.family in FAMILIES and claim.verdict != "not_run"],
+        "masses": mass_sentences(told.versions),
         "measures": [phrase(name) for name in measured],
         "effects": [
             (

@@ -18,6 +18,7 @@ from specstudy.report.figures import (
     gammas,
     health,
     interventions,
+    lowered,
     mechanism,
     retention,
     routing,
@@ -60,6 +61,7 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "version_pairs": interventions.version_pairs,
     "imposed_entropy": interventions.imposed_entropy,
     "retention_curves": retention.retention_curves,
+    "lowered_sinks": lowered.lowered_sinks,
     "distinct_experts": routing.distinct_experts,
     "bytes_and_clock": routing.bytes_and_clock,
 }
@@ -122,13 +124,17 @@ CAPTIONS: dict[str, str] = {
     "clock. Right: by bytes for several sequences verified together, independent of each other; nothing was timed.",
     "version_effects": "Paired difference of each kind of alteration from its control, with the interval over "
     "prompts; the stronger the colour, the higher the dose. Hollow: the control against the unaltered version, which "
-    "would show an effect of length, or of hiding any position.",
+    "would show an effect of length, or of altering any position.",
     "version_pairs": "Every original prompt as a line from the control to the version at the largest dose; the heavy "
     "line is the mean.",
     "imposed_entropy": "Entropy imposed by the verifier's temperature, against acceptance. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
     "retention_curves": "What keys are worth: after prefill a share of the prompt's keys is kept, the same number "
     "on every line. Left: the draft's, where nothing but acceptance changes. Right: the verifier's own divergence.",
+    "lowered_sinks": "What lowering the score of one key of each head changes, against the attention that this took "
+    "from the key (paid by the answers' tokens over the same texts; the verifier as it is minus as altered): the "
+    "structural key that the head attends to most, and as control a random content key. Labels are what was subtracted "
+    "before the softmax.",
     "speedup_by_gamma": "Measured speedup, by the clock and from step times, against four theories; medians over "
     "prompts. mayankpallai 2026 fed accepted / proposed into a "
     "formula that means alpha.",

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from specstudy.analysis.interventions import Interventions
 from specstudy.analysis.join import Tables
 from specstudy.analysis.links import control_kinds
-from specstudy.analysis.means import mean
+from specstudy.analysis.means import mean, numbered
 from specstudy.analysis.measures import label
 from specstudy.analysis.study import AnalysisResult
 from specstudy.analysis.version_effects import PER_DOSE
@@ -80,7 +80,8 @@ def _shown_rows(told: Interventions) -> list[tuple[str, int, float]]:
     rows = []
     for kind, listed in doses.items():
         shown = [dose for dose in listed if dose != PER_DOSE] or listed
-        rows += [(kind, dose, float(np.interp(dose, [0, max(1, *shown)], [_PALEST, 1.0]))) for dose in shown if dose]
+        most = max(1, *map(abs, shown))
+        rows += [(kind, dose, float(np.interp(abs(dose), [0, most], [_PALEST, 1.0]))) for dose in shown if dose]
         rows += [(kind, 0, 1.0)] if shown == [0] else []
     return rows
 
@@ -168,7 +169,9 @@ def _draw_means(axes: Axes, doses: Sequence[pd.DataFrame], result: AnalysisResul
     at = np.array([[frame[name].mean() for name in (_IMPOSED, _ACCEPTANCE)] for frame in doses], dtype=np.float64)
     axes.plot(at[:, 0], at[:, 1], "o-", color=VERMILLION, linewidth=2)
     for (x, y), frame in zip(at.tolist(), doses, strict=True):
-        accepted = mean(frame[_ACCEPTANCE].to_numpy(dtype=np.float64), result.settings)
+        accepted = mean(
+            frame[_ACCEPTANCE].to_numpy(dtype=np.float64), result.settings, groups=numbered(frame["group"])[0]
+        )
         if accepted.low is not None and accepted.high is not None:
             axes.vlines(x, accepted.low, accepted.high, color=VERMILLION, linewidth=1.8)
         temperature = float(frame["temperature"].fillna(usual).max())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pandas as pd
+
 from specstudy.analysis.measures import phrase
 from specstudy.records import LinkVerdict
 from specstudy.report.style import interval, number
@@ -25,6 +27,10 @@ KINDS = {
     "hidden_random_from_both": "a random content position hidden from both models",
     "hidden_first_from_both": "position 0 hidden from both models",
     "hidden_boundary_from_both": "the prompt's last position hidden from both models",
+    "content_lowered": "a random content key scored lower in the verifier",
+    "structural_lowered": "the strongest structural key of each head scored lower in the verifier",
+    "content_lowered_in_both": "a random content key scored lower in both models",
+    "structural_lowered_in_both": "the strongest structural key of each head scored lower in both models",
     "temperature": "another temperature of both models",
     "temperature_of_verifier": "another temperature of the verifier alone",
 }
@@ -66,6 +72,20 @@ def link_sentence(row: LinkVerdict) -> str:
     }
     control = "" if row.control_difference is None else f"; the control changed it {_change(*_of_control(row))}"
     return f"{begun} {verdicts[row.reading]}{control} (n = {row.n} prompts)."
+
+
+def mass_sentences(versions: pd.DataFrame) -> list[str]:
+    """For each kind and dose of lowered keys the attention that these got before and after, mean over prompts."""
+    lowered = versions[versions["mass_before"].notna().to_numpy(dtype=bool)]
+    sentences = []
+    for (kind, by), rows in lowered.groupby(["kind", "lowered_by"], sort=False):
+        words = kind_words(str(kind))
+        before, after = (float(rows[name].mean()) for name in ("mass_before", "mass_after"))
+        sentences.append(
+            f"{words[0].upper()}{words[1:]} by {by:g}: of the verifier's attention it got {before:.3f}, "
+            f"then {after:.3f} (n = {len(rows)} prompts)."
+        )
+    return sentences
 
 
 def _of_watched(row: LinkVerdict) -> tuple[float | None, float | None, float | None]:

@@ -1,4 +1,5 @@
-"""The verifier's own answers: `decode_tokens`, `decode_runs`, `decode_attention`, and attention by step and head."""
+"""The verifier's own answers: `decode_tokens`, `decode_runs`, `decode_attention`, attention by step and head, and
+`lowered_keys`."""
 
 from __future__ import annotations
 
@@ -28,12 +29,15 @@ def decode_settings(pair: Pair, config: StudyConfig) -> GenerationSettings:
 def _measure_decode_unit(pair: Pair, config: StudyConfig, unit: Unit) -> Records:
     from specstudy.measure.altered import altered, generation_settings
     from specstudy.measure.decode import measure_decode
+    from specstudy.measure.lowered import measure_lowered
     from specstudy.seeds import uniforms
 
     rngs = [uniforms(config.seed, "decode", unit.prompt.seed_id, r) for r in range(config.decode.repetitions)]
     with altered(pair, unit.rendered, config.seed):
         settings = generation_settings(decode_settings(pair, config), unit.prompt)
-        return measure_decode(pair, unit.rendered, settings, rngs, config.decode.attention_heads)
+        records = measure_decode(pair, unit.rendered, settings, rngs, config.decode.attention_heads)
+    lowered = measure_lowered(pair, unit.rendered, records["decode_tokens"], config.seed)
+    return {**records, "lowered_keys": lowered}
 
 
 DECODE = Stage(
