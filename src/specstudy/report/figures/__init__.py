@@ -128,7 +128,8 @@ CAPTIONS: dict[str, str] = {
     "imposed_entropy": "Entropy imposed by the verifier's temperature, against acceptance. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
     "retention_curves": "What keys are worth: after prefill a share of the prompt's keys is kept, the same number "
-    "on every line. Left: the draft's, where nothing but acceptance changes. Right: the verifier's own divergence.",
+    "on every line. Left: the draft's; nothing but acceptance changes, here against its whole cache, prompt by prompt. "
+    "Right: the verifier's own divergence from its whole cache.",
     "speedup_by_gamma": "Measured speedup, by the clock and from step times, against four theories; medians over "
     "prompts. mayankpallai 2026 fed accepted / proposed into a "
     "formula that means alpha.",
