@@ -146,6 +146,12 @@ def test_long_answers_are_measured_in_blocks(monkeypatch: pytest.MonkeyPatch) ->
     assert Forced(pair, PROMPT_IDS, ANSWER_IDS, SETTINGS).costs("draft", [0, 5]) == pytest.approx(whole, abs=1e-6)
 
 
+def test_a_prompt_of_one_token_is_measured_whole() -> None:
+    whole = Forced(pair_of(tiny.configurations()["llama"]), [3], ANSWER_IDS, SETTINGS).costs("verifier", [])
+    assert (whole["mean_kl_bits"], whole["attention_lost"]) == (0.0, 0.0)
+    assert whole["mean_entropy_bits"] > 0
+
+
 @pytest.fixture(scope="module")
 def measured() -> tuple[list[RetentionRun], dict[str, list[object]]]:
     """Two answers to a prompt, as this measurement and as the decode stage know them."""

@@ -131,15 +131,15 @@ class Forced:
         for cached in self._models.values():
             cached.prefill(torch.tensor(self.prompt_ids[:-1], dtype=torch.long, device=device))
         self._whole = {role: torch.cat([*self._logits(role)]) for role in ROLES}
-        self._attention = {role: self._attention_of(role) for role in ROLES}
+        # Of a single token nothing can be dropped.
+        self._attention = {role: self._attention_of(role) for role in ROLES if len(self.prompt_ids) > 1}
 
     def costs(self, role: Role, dropped: Sequence[int]) -> dict[str, float]:
         """The measures of the model of this role without the keys of the `dropped` positions, the other model whole."""
         if not dropped:
-            means = self._means(role, self._whole[role].split(BLOCK_TOKENS))
-        else:
-            with without_positions(self._models[role].model.module, dropped, len(self.prompt_ids) - 1):
-                means = self._means(role, self._logits(role))
+            return {**self._means(role, self._whole[role].split(BLOCK_TOKENS)), "attention_lost": 0.0}
+        with without_positions(self._models[role].model.module, dropped, len(self.prompt_ids) - 1):
+            means = self._means(role, self._logits(role))
         return {**means, "attention_lost": float(self._attention[role][[*dropped]].sum())}
 
     def _logits(self, role: Role) -> Iterator[Tensor]:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import label, phrase
+from specstudy.analysis.measures import label
 from specstudy.analysis.retention import MEASURES
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import RetentionCost
 from specstudy.report.chapters.chapter import Chapter, Context
 from specstudy.report.figures.retention import POLICY_WORDS
+
+_WORDS = {"mean_entropy_bits": "entropy of the model (bits)"}
 
 
 def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any]) -> Context | None:
@@ -20,8 +22,7 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
     found = {(row.model, row.policy, row.budget, row.minus, row.measure): row for row in result.retention}
     keys = dict.fromkeys(key[:-1] for key in found)
     return {
-        "measures": [label(name) for name in MEASURES],
-        "phrases": [phrase(name) for name in MEASURES],
+        "measures": [_WORDS.get(name, label(name)) for name in MEASURES],
         "words": POLICY_WORDS,
         "means": [(key, _cells(found, key)) for key in keys if not key[3]],
         "differences": [(key, _cells(found, key)) for key in keys if key[3]],

@@ -130,7 +130,8 @@ CAPTIONS: dict[str, str] = {
     "imposed_entropy": "Entropy imposed by the verifier's temperature, against acceptance. A thin line "
     "is a prompt, the heavy one the mean over prompts with its interval; labels are temperatures.",
     "retention_curves": "What keys are worth: after prefill a share of the prompt's keys is kept, the same number "
-    "on every line. Left: the draft's, where nothing but acceptance changes. Right: the verifier's own divergence.",
+    "on every line. Left: the draft's; nothing but acceptance changes, here against its whole cache, prompt by prompt. "
+    "Right: the verifier's own divergence from its whole cache.",
     "lowered_sinks": "What lowering the score of one key of each head changes, against the attention that this took "
     "from the key (paid by the answers' tokens over the same texts; the verifier as it is minus as altered): the "
     "structural key that the head attends to most, and as control a random content key. Labels are what was subtracted "

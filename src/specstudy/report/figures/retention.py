@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specstudy.analysis.join import Tables
-from specstudy.analysis.measures import label
+from specstudy.analysis.measures import label, phrase
 from specstudy.analysis.retention import ALL, FIRST, LAST, RANDOM
 from specstudy.analysis.study import AnalysisResult
 from specstudy.records import RetentionCost
@@ -19,20 +19,22 @@ POLICY_WORDS = {
     RANDOM: "4 random and the last",
     LAST: "the last alone",
 }
-_PANELS = (("draft", "mean_expected_accept"), ("verifier", "mean_kl_bits"))
+_ACCEPT, _KL = "mean_expected_accept", "mean_kl_bits"
+_PANELS = (("draft", _ACCEPT, f"change of {phrase(_ACCEPT)}"), ("verifier", _KL, label(_KL)))
 _SHIFT = 0.008
 
 
 def retention_curves(result: AnalysisResult, tables: Tables) -> Figure | None:
-    """The draft's acceptance beside the verifier's divergence, a line a policy; None unless keys were dropped."""
-    rows = [row for row in result.retention if not row.minus and row.estimate is not None]
-    if not any(row.policy != ALL for row in rows):
+    """What dropping keys changes, paired by prompt: the draft's acceptance beside the verifier's divergence, a line a
+    policy; None unless keys were dropped."""
+    rows = [row for row in result.retention if row.minus == ALL and row.estimate is not None]
+    if not rows:
         return None
     figure = new_figure(8.6, 4.2)
     panels = figure.subplots(1, len(_PANELS))
-    for axes, (model, measure) in zip(panels, _PANELS, strict=True):
+    for axes, (model, measure, words) in zip(panels, _PANELS, strict=True):
         _draw(axes, [row for row in rows if (row.model, row.measure) == (model, measure)])
-        axes.set(xlabel="share of the prompt's keys kept", ylabel=wrapped(label(measure)))
+        axes.set(xlabel="share of the prompt's keys kept", ylabel=wrapped(words, 30))
         axes.set_title(f"dropped from the {model}'s cache alone")
     n = max(row.n for row in rows)
     note = f"n = {n} prompts; {bars_note(result.settings.confidence)}"
@@ -42,10 +44,9 @@ def retention_curves(result: AnalysisResult, tables: Tables) -> Figure | None:
 
 
 def _draw(axes: Axes, rows: list[RetentionCost]) -> None:
-    for whole in (row.estimate for row in rows if row.policy == ALL and row.estimate is not None):
-        axes.axhline(whole, color=INK, linewidth=0.9, linestyle="--", label="the whole cache")
+    axes.axhline(0, color=INK, linewidth=0.9, linestyle="--", label="the whole cache")
     for place, policy in enumerate((FIRST, RANDOM, LAST)):
         own = sorted((row for row in rows if row.policy == policy), key=lambda row: row.budget)
         at = [row.budget + _SHIFT * (place - 1) for row in own]
         draw_estimates(axes, at, own, POLICY_WORDS[policy], SERIES[place])
-    axes.set_xticks(sorted({row.budget for row in rows if row.policy != ALL}))
+    axes.set_xticks(sorted({row.budget for row in rows}))
