@@ -46,8 +46,7 @@ def version_frame(tables: Tables, primary: Condition | None) -> pd.DataFrame:
     speculation = _of_condition(speculation, primary, imposed) if primary else speculation[:0]
     measured = {name: frame_of(tables, name) for name in ("prefill_prompts", "decode_runs", "decode_tokens")}
     parts = [_means(frame, name) for name, frame in (*measured.items(), ("spec_runs", speculation))]
-    parts.append(_mass_moved(tables))
-    return pd.concat(parts, axis=1)[[*measures_in("versions")]]
+    return pd.concat([*parts, _mass_moved(tables)], axis=1)[[*measures_in("versions")]]
 
 
 def lowered_masses(tables: Tables) -> pd.DataFrame:
@@ -59,10 +58,11 @@ def lowered_masses(tables: Tables) -> pd.DataFrame:
 
 def _mass_moved(tables: Tables) -> pd.Series:
     """What lowering took from the lowered keys; from none, where keys were lowered in other versions, it took 0."""
-    masses = lowered_masses(tables)
-    versions = frame_of(tables, "prompt_versions")
-    as_they_are = versions.loc[versions["lowered"].isna().to_numpy(dtype=bool), "prompt_id"] if len(masses) else []
+    masses, versions = lowered_masses(tables), frame_of(tables, "prompt_versions")
     moved = (masses["mass_before"] - masses["mass_after"]).rename("mass_moved")
+    if moved.empty:
+        return moved
+    as_they_are = versions.loc[versions["lowered"].isna().to_numpy(dtype=bool), "prompt_id"]
     return moved.reindex([*moved.index, *as_they_are], fill_value=0.0)
 
 

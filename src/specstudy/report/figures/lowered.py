@@ -54,15 +54,15 @@ def _draw_kind(
     axes: Axes, kind: str, rows: pd.DataFrame, versions: pd.DataFrame, measure: str, result: AnalysisResult
 ) -> None:
     changes = differences(rows, versions[measure], rows.index, rows["base"])
-    moved = rows.groupby("dose")[_MOVED].mean()
-    by = rows.groupby("dose")["lowered_by"].first()
-    colour = _COLOURS[kind]
-    found = {dose: mean(changes[dose].to_numpy(dtype=np.float64), result.settings) for dose in changes}
-    known = [(moved[dose], estimate, by[dose]) for dose, estimate in found.items() if estimate.value is not None]
-    axes.plot(
-        [0, *(x for x, _, _ in known)], [0, *(e.value for _, e, _ in known)], "o-", color=colour, label=kind_words(kind)
-    )
-    for x, estimate, lowered_by in known:
-        if estimate.low is not None and estimate.high is not None:
-            axes.vlines(x, estimate.low, estimate.high, color=colour, linewidth=1.6)
-        axes.annotate(f"{lowered_by:g}", (x, estimate.value), textcoords="offset points", xytext=(5, 5), color=INK)
+    colour, ends = _COLOURS[kind], [(0.0, 0.0)]
+    for dose, of_dose in rows.groupby("dose"):
+        change = mean(changes[dose].to_numpy(dtype=np.float64), result.settings)
+        moved = float(of_dose[_MOVED].mean())
+        if change.value is None:
+            continue
+        ends.append((moved, change.value))
+        if change.low is not None and change.high is not None:
+            axes.vlines(moved, change.low, change.high, color=colour, linewidth=1.6)
+        by = float(of_dose["lowered_by"].iloc[0])
+        axes.annotate(f"{by:g}", ends[-1], textcoords="offset points", xytext=(5, 5), color=INK)
+    axes.plot(*zip(*ends, strict=True), "o-", color=colour, label=kind_words(kind))
