@@ -237,11 +237,11 @@ def _between_doses(claim: Declaration, evidence: Evidence, of_least: float, of_m
     """A sum of the differences from the control at the lowest dose, below 0, and at the highest, above it."""
     test, versions = claim.test, evidence.versions
     rows = versions[(versions["kind"] == test["versions"]).to_numpy(dtype=bool)]
-    changed = differences(rows, versions[test["measure"]], rows.index, rows["control_id"])
-    doses = [int(dose) for dose in changed.columns]
-    if not doses or not min(doses) < 0 < max(doses):
+    ends = min(rows["dose"], default=0), max(rows["dose"], default=0)
+    if not ends[0] < 0 < ends[1]:
         return not_run(f"no such versions of prompts were run; experiment={test['experiment']} runs them")
-    least, most = (changed[dose].to_numpy(dtype=np.float64) for dose in (min(doses), max(doses)))
+    changed = differences(rows, versions[test["measure"]], rows.index, rows["control_id"])
+    least, most = (changed[dose].to_numpy(dtype=np.float64) for dose in ends)
     groups = groups_of_originals(rows, changed.index)
     estimate = mean(of_least * least + of_most * most, evidence.settings, claim.reference, groups)
     told = f"Mean {phrase(test['measure'])} by {test['versions'].replace('_', ' ')}, {words},"

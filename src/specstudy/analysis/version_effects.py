@@ -58,11 +58,12 @@ def lowered_masses(tables: Tables) -> pd.DataFrame:
 
 def _mass_moved(tables: Tables) -> pd.Series:
     """What lowering took from the lowered keys; from none, where keys were lowered in other versions, it took 0."""
-    masses = lowered_masses(tables)
-    versions = frame_of(tables, "prompt_versions")
+    masses, versions = lowered_masses(tables), frame_of(tables, "prompt_versions")
     moved = (masses["mass_before"] - masses["mass_after"]).rename("mass_moved")
+    if moved.empty:
+        return moved
     as_they_are = versions.loc[versions["lowered"].isna().to_numpy(dtype=bool), "prompt_id"]
-    return moved.reindex([*moved.index, *as_they_are], fill_value=0.0) if len(masses) else moved
+    return moved.reindex([*moved.index, *as_they_are], fill_value=0.0)
 
 
 def _of_condition(runs: pd.DataFrame, condition: Condition, imposed: pd.Series) -> pd.DataFrame:

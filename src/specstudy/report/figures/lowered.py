@@ -7,7 +7,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specstudy.analysis.bootstrap import Estimate
 from specstudy.analysis.join import Tables
 from specstudy.analysis.means import mean
 from specstudy.analysis.measures import label
@@ -55,17 +54,16 @@ def _draw_kind(
     axes: Axes, kind: str, rows: pd.DataFrame, versions: pd.DataFrame, measure: str, result: AnalysisResult
 ) -> None:
     changes = differences(rows, versions[measure], rows.index, rows["base"])
-    moved = rows.groupby("dose")[_MOVED].mean()
-    by = rows.groupby("dose")["lowered_by"].first()
-    colour = _COLOURS[kind]
     groups = groups_of_originals(rows, changes.index)
-    known: list[tuple[float, Estimate, float]] = []
-    for dose in map(int, changes.columns):
-        found = mean(changes[dose].to_numpy(dtype=np.float64), result.settings, groups=groups)
-        known += [(float(moved[dose]), found, float(by[dose]))] if found.value is not None else []
-    xs, ys = [x for x, _, _ in known], [float(e.value or 0.0) for _, e, _ in known]
-    axes.plot([0, *xs], [0, *ys], "o-", color=colour, label=kind_words(kind))
-    for x, estimate, lowered_by in known:
-        if estimate.low is not None and estimate.high is not None:
-            axes.vlines(x, estimate.low, estimate.high, color=colour, linewidth=1.6)
-        axes.annotate(f"{lowered_by:g}", (x, estimate.value), textcoords="offset points", xytext=(5, 5), color=INK)
+    colour, ends = _COLOURS[kind], [(0.0, 0.0)]
+    for dose, of_dose in rows.groupby("dose"):
+        change = mean(changes[dose].to_numpy(dtype=np.float64), result.settings, groups=groups)
+        moved = float(of_dose[_MOVED].mean())
+        if change.value is None:
+            continue
+        ends.append((moved, change.value))
+        if change.low is not None and change.high is not None:
+            axes.vlines(moved, change.low, change.high, color=colour, linewidth=1.6)
+        by = float(of_dose["lowered_by"].iloc[0])
+        axes.annotate(f"{by:g}", ends[-1], textcoords="offset points", xytext=(5, 5), color=INK)
+    axes.plot(*zip(*ends, strict=True), "o-", color=colour, label=kind_words(kind))
