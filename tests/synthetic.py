@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from specstudy.condition import Condition
-from specstudy.records import TABLES
+from specstudy.records import ATTENTION_MEASURES, TABLES, THIRDS
 
 CATEGORIES = ("ambiguous", "code", "creative", "factual", "math")
 MEAN_ENTROPY_BITS = {"factual": 0.8, "code": 1.1, "math": 1.4, "creative": 2.6, "ambiguous": 3.1}
@@ -53,7 +53,9 @@ class Plan:
     `conditions` are measured where given, else each of `gammas`; a rule that stops early does so here too, and
     `temperature_effect` is the change of the log-odds of acceptance a unit of temperature. One thread is in use.
     `context_effect`: change of ln mean entropy a standard deviation of context health; `entropy_effect`: change of the
-    log-odds of acceptance a bit of draft entropy; `category_effect` scales the differences between categories.
+    log-odds of acceptance a bit of draft entropy; `sink_effect`: change of the log-odds of attention to position 0 a
+    unit of ln entropy, token by token; `category_effect` scales the differences between categories. Each of two layers
+    has so many `heads`, recorded where that is not 0.
     """
 
     n_per_category: int = 10
@@ -65,10 +67,12 @@ class Plan:
     repetitions: int = 1
     context_effect: float = -0.3
     entropy_effect: float = -0.5
+    sink_effect: float = -0.5
     temperature_effect: float = 0.0
     category_effect: float = 1.0
     speedup: float = 1.15
     load_average: float = 1.0
+    heads: int = 0
     seed: int = 0
 
 
@@ -89,9 +93,13 @@ def make_tables(plan: Plan = Plan()) -> dict[str, pd.DataFrame]:
         "decode_tokens": decode_tokens,
         "decode_runs": _decode_runs(plan, generations, decode_tokens, rng),
         "decode_attention": _decode_attention(prefill_tokens, plan.repetitions, rng),
+        "decode_attention_steps": _attention_steps(plan, decode_tokens, "entropy_bits", 1),
+        **({"decode_attention_heads": _attention_heads(plan, decode_tokens)} if plan.heads else {}),
         **{name: pd.concat([made[name] for made in spec], ignore_index=True) for name in spec[0]},
         "errors": pd.DataFrame(columns=_columns("errors")),
     }
+    tested = tables["spec_tokens"].dropna(subset="verifier_entropy_bits")
+    tables["spec_attention_steps"] = _attention_steps(plan, tested, "verifier_entropy_bits", 2)
     return {name: frame[_columns(name)] for name, frame in tables.items()}
 
 
@@ -248,6 +256,49 @@ def _decode_attention(prefill_tokens: pd.DataFrame, repetitions: int, rng: np.ra
     return frame.assign(
         attention_from_generated=frame["attention_received"] * np.exp(noise), z_generated=frame["z_score"] + noise
     )
+
+
+def _attention_steps(plan: Plan, tokens: pd.DataFrame, entropy: str, stream: int) -> pd.DataFrame:
+    """A row a token: masses that sum to 1, that of position 0 as planted."""
+    rng = np.random.default_rng([plan.seed, stream])
+    n = len(tokens)
+    columns: dict[str, object] = {}
+    for suffix in ("", *(f"_{third}" for third in THIRDS)):
+        sink = _sink_mass(plan, tokens[entropy], rng)
+        rest = rng.dirichlet([1.0, 2.0, 3.0], n) * (1 - sink[:, None])
+        masses = dict(zip(("structural_mass", "content_mass", "own_mass"), rest.T, strict=True))
+        others = {name: rng.uniform(0.1, 0.9, n) for name in ATTENTION_MEASURES}
+        columns |= {f"{name}{suffix}": values for name, values in {**others, "sink_mass": sink, **masses}.items()}
+    is_first = (tokens["step"] if "step" in tokens else tokens["round"] + tokens["index"]).to_numpy() == 0
+    columns |= {name: np.where(is_first, np.nan, columns[name]) for name in columns if name.startswith("lookback")}
+    reason = np.where(is_first, "lookback_ratio: the answer has no token yet", None)
+    return tokens.assign(**columns, null_reason=reason)
+
+
+def _sink_mass(plan: Plan, bits: pd.Series, rng: np.random.Generator) -> NDArray:
+    log_odds = plan.sink_effect * np.log(bits.to_numpy(dtype=np.float64)) + rng.normal(0, 0.5, len(bits))
+    return 1 / (1 + np.exp(0.5 - log_odds))
+
+
+def _attention_heads(plan: Plan, tokens: pd.DataFrame) -> pd.DataFrame:
+    """Two layers of heads; only the first head of the last layer pays position 0 as planted, the others by chance."""
+    rng = np.random.default_rng([plan.seed, 3])
+    rows = []
+    for (prompt_id, category, repetition), of_answer in tokens.groupby(["prompt_id", "category", "repetition"]):
+        for layer, head in np.ndindex(2, plan.heads):
+            n = len(of_answer)
+            lists = {name: rng.uniform(0.1, 0.5, n).astype(np.float16) for name in _HEAD_LISTS}
+            if (layer, head) == (1, 0):
+                lists["sink_mass"] = _sink_mass(plan, of_answer["entropy_bits"], rng).astype(np.float16)
+            keys = {"prompt_id": prompt_id, "category": category, "repetition": repetition}
+            rows.append({**keys, "layer": layer, "head": head, **lists})
+    return pd.DataFrame(rows)
+
+
+_HEAD_LISTS = (
+    *("sink_mass", "structural_mass", "content_mass", "own_mass", "previous_mass"),
+    *("attention_entropy_bits", "attention_entropy_rest_bits"),
+)
 
 
 def _speculation(

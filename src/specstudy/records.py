@@ -504,6 +504,65 @@ class BetweenWithinTerm:
     null_reason: str | None = _null_reason()
 
 
+@table("attention_links", key=("measure", "layers", "outcome"))
+class AttentionLink(EstimateRow):
+    """Attention while writing and what comes of a token, within answers: a partial rank correlation (estimate), mean
+    over a prompt's answers, then over prompts."""
+
+    measure: str = column("what the verifier's query behind the token attends to, as in decode_attention_steps")
+    layers: str = column("all, or first_third, middle_third or last_third of the layers")
+    outcome: str = column(
+        "entropy_bits, draft_entropy_bits, expected_accept (decode_tokens); spec_accept_prob (accept_prob of tested "
+        "draft tokens at the primary condition; draft entropy is held too)"
+    )
+    n: int = column("prompts with a coefficient")
+    n_answers: int = column("answers with one")
+    p_value: float | None = column("two-sided p of no correlation")
+    p_adjusted: float | None = column("Holm within the outcome")
+    shifted: float | None = column("the same with attention turned within the answer, as on a ring: the null")
+    shifted_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    shifted_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    n_between: int = column("prompts with both means")
+    between: float | None = column("rank correlation of prompts' means, ln prompt length held constant")
+    between_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    between_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    between_null_reason: str | None = column("why between is null; null when it is defined")
+
+
+@table("attention_explained", key=("outcome", "held"))
+class AttentionExplained(EstimateRow):
+    """What attention while writing adds (estimate) to the share of an outcome's variance within answers that is
+    predicted, on prompts that the fit has not seen."""
+
+    outcome: str = column("entropy_bits or expected_accept of decode_tokens")
+    held: str = column("token_fed (place, and kind and surprisal of the token fed) or token_fed_and_draft_entropy")
+    n: int = column("prompts behind it")
+    n_tokens: int = column("tokens behind it")
+    r2_held: float | None = column("share predicted by what is held alone")
+    r2_held_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    r2_held_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+    r2_with_attention: float | None = column("share predicted with the attention measures of each third of the layers")
+    r2_with_attention_ci_low: float | None = column("lower end of its bootstrap interval (by prompt)")
+    r2_with_attention_ci_high: float | None = column("upper end of its bootstrap interval (by prompt)")
+
+
+@table("attention_head_links", key=("measure", "chosen_by", "layer", "head"))
+class AttentionHeadLink(EstimateRow):
+    """An attention head while writing and the verifier's entropy, within answers, as in attention_links."""
+
+    measure: str = column("sink_mass, previous_mass or attention_entropy of the head")
+    chosen_by: str = column(
+        "empty: every head, over all prompts; a head chosen on every other prompt and tested on the rest: by link (the "
+        "strongest correlation) or mass (the most attention to the token before)"
+    )
+    layer: int = column("layer, from 0")
+    head: int = column("query head, from 0")
+    n: int = column("prompts with a coefficient")
+    p_value: float | None = column("two-sided p of no correlation")
+    p_adjusted: float | None = column("Holm over the heads of one measure; null for chosen heads, which are one each")
+    estimate_where_chosen: float | None = column("mean correlation on the prompts that chose; null where none did")
+
+
 @table("claims", key=("claim_id",))
 class Claim:
     """A claim and its verdict."""
@@ -898,6 +957,7 @@ SINK_TABLES = (
     "context_correlations",
     "sink_answers",
 )
+WRITING_TABLES = ("attention_links", "attention_explained", "attention_head_links")
 ROUTING_TABLES = ("routing_windows", "routing_measures", "routing_costs")
 VERSION_TABLES = ("version_effects", "link_verdicts", "version_models")
 STAGE_TABLES: dict[str, tuple[str, ...]] = {
@@ -913,6 +973,7 @@ STAGE_TABLES: dict[str, tuple[str, ...]] = {
         *("correlations", "condition_measures", "condition_differences", "entropy_bound", "claims"),
         *MECHANISM_TABLES,
         *SINK_TABLES,
+        *WRITING_TABLES,
         *VERSION_TABLES,
     ),
 }

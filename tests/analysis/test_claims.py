@@ -35,6 +35,9 @@ KINDS = {
         "version_range",
         "logistic",
         "predictor",
+        "attention_link",
+        "attention_head",
+        "attention_gain",
     ),
     CHAIN,
 }
@@ -139,6 +142,29 @@ def test_no_effect_is_a_finding_and_not_a_large_p():
     assert claim.verdict == "contradicted"
     assert "equivalent to no effect" in claim.note
     assert claim.p_adjusted < 0.05
+
+
+def test_claims_on_attention_while_writing_are_answered_where_it_was_recorded():
+    """The plan's sink mass falls with the verifier's entropy; the draft's knows all that it knows of acceptance."""
+    recorded = claims_from(make_tables(replace(SMALL, n_answer_tokens=64, heads=2)))
+    assert recorded["sink_mass_falls_with_entropy"].verdict == "supported"
+    assert recorded["sink_mass_rises_with_entropy"].verdict == "contradicted"
+    assert "opposite sign" in recorded["sink_mass_rises_with_entropy"].note
+    assert recorded["attention_adds_to_draft_entropy"].verdict == "contradicted"
+    of_heads = recorded["previous_mass_falls_with_entropy"]
+    assert of_heads.verdict in ("contradicted", "undecided")
+    assert of_heads.n == 7  # 15 prompts, of which 8 choose
+    of_family = [claim for claim in recorded.values() if claim.family == "writing"]
+    assert len(of_family) == 7
+    assert all(claim.is_confirmatory for claim in of_family)
+
+
+def test_older_runs_say_what_would_record_attention_while_writing():
+    tables = {name: frame for name, frame in make_tables(SMALL).items() if not name.endswith("attention_steps")}
+    claims = [claim for claim in claims_from(tables).values() if claim.family == "writing"]
+    assert {claim.verdict for claim in claims} == {"not_run"}
+    assert ["attention_heads=true" in claim.note for claim in claims].count(True) == 1
+    assert all("make study" in claim.note for claim in claims)
 
 
 def test_what_was_not_measured_is_not_run_and_says_why():

@@ -20,6 +20,7 @@ from specstudy.analysis.mechanism import Mechanism
 from specstudy.analysis.verdicts import Finding, not_run
 from specstudy.analysis.version_effects import differences, groups_of_originals
 from specstudy.analysis.within import median_within_prompt
+from specstudy.analysis.writing.study import WritingAnalysis
 from specstudy.condition import Condition
 
 
@@ -39,6 +40,7 @@ class Evidence:
     mechanism: Mechanism
     settings: AnalysisSettings
     versions: pd.DataFrame
+    writing: WritingAnalysis
     busy: str = ""
 
     @property
@@ -265,6 +267,35 @@ def _predictor(claim: Declaration, evidence: Evidence) -> Finding:
     return Finding(estimate, evidence.tested["prompt_id"].nunique(), f"{words[0].upper()}{words[1:]}")
 
 
+def _attention_link(claim: Declaration, evidence: Evidence) -> Finding:
+    measure, layers, outcome = (claim.test[key] for key in ("measure", "layers", "outcome"))
+    estimate = evidence.writing.links.get((measure, layers, outcome))
+    if estimate is None:
+        return not_run("attention while writing was not recorded; `make study` records it")
+    where = "" if layers == "all" else f" in the {layers.replace('_', ' ')} of the layers"
+    words = f"Mean partial rank correlation within answers of {phrase(measure)}{where} with {phrase(outcome)}"
+    return Finding(estimate, estimate.n, words)
+
+
+def _attention_head(claim: Declaration, evidence: Evidence) -> Finding:
+    measure, chosen_by = claim.test["measure"], claim.test["chosen_by"]
+    estimate = evidence.writing.chosen_heads.get((measure, chosen_by))
+    if estimate is None:
+        return not_run("attention heads were not recorded; `make study decode.attention_heads=true` records them")
+    words = (
+        f"Mean partial rank correlation within answers of {phrase(measure)} of the chosen head with verifier entropy"
+    )
+    return Finding(estimate, estimate.n, words)
+
+
+def _attention_gain(claim: Declaration, evidence: Evidence) -> Finding:
+    estimate = evidence.writing.gains.get((claim.test["outcome"], claim.test["held"]))
+    if estimate is None:
+        return not_run("attention while writing was not recorded; `make study` records it")
+    words = f"What attention adds to the R\N{SUPERSCRIPT TWO} of {phrase(claim.test['outcome'])} on unseen prompts"
+    return Finding(estimate, estimate.n, words)
+
+
 TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "correlation": _correlation,
     "mean": _average,
@@ -280,4 +311,7 @@ TESTS: dict[str, Callable[[Declaration, Evidence], Finding]] = {
     "version_range": _version_range,
     "logistic": _logistic,
     "predictor": _predictor,
+    "attention_link": _attention_link,
+    "attention_head": _attention_head,
+    "attention_gain": _attention_gain,
 }

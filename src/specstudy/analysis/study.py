@@ -42,6 +42,7 @@ from specstudy.analysis.retention import retention_costs
 from specstudy.analysis.routing.study import RoutingAnalysis, analyze_routing
 from specstudy.analysis.sinks.study import SinkAnalysis, analyze_sinks
 from specstudy.analysis.version_effects import unaltered_only
+from specstudy.analysis.writing.study import WritingAnalysis, analyze_writing
 from specstudy.condition import Condition
 from specstudy.records import Claim, Correlation, EntropyBound, RetentionCost
 
@@ -59,7 +60,7 @@ class AnalysisResult:
     conditions side by side. `machine`: how quiet it was while speeds were measured. `entropy_bounds`: rows of the
     table of this name. `retention`: rows of `retention_costs`, none unless keys were dropped. `routing`: None unless
     the verifier's experts were watched. `interventions`: what versions of prompts tell; everything else speaks of
-    unaltered prompts.
+    unaltered prompts. `writing`: attention while answers are written.
     """
 
     settings: AnalysisSettings
@@ -82,6 +83,7 @@ class AnalysisResult:
     entropy_bounds: list[EntropyBound]
     interventions: Interventions
     retention: list[RetentionCost]
+    writing: WritingAnalysis
     routing: RoutingAnalysis | None
 
     @property
@@ -147,6 +149,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
     drafted = tested[primary] if primary else None
     explained = mechanism(decoded, drafted, correlations, settings)
     sinks = analyze_sinks(tables, prompts, settings)
+    writing = analyze_writing(tables, primary, settings)
     machine = machine_state(tables, {condition: condition_name(condition, suffixes) for condition in suffixes})
     evidence = Evidence(
         with_claim_measures(prompts, tables, suffixes, sinks),
@@ -157,6 +160,7 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         explained,
         settings,
         interventions.versions,
+        writing,
         machine.busy[primary] if primary else "",
     )
     return AnalysisResult(
@@ -182,5 +186,6 @@ def analyze(tables: Tables, settings: AnalysisSettings) -> AnalysisResult:
         entropy_bounds=entropy_bounds(decoded, settings),
         interventions=interventions,
         retention=retention_costs(tables, settings),
+        writing=writing,
         routing=analyze_routing(tables, prompts, related, primary, settings),
     )

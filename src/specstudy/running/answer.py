@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specstudy.config import StudyConfig
-from specstudy.records import MECHANISM_TABLES, ROUTING_TABLES, SINK_TABLES, VERSION_TABLES
+from specstudy.records import MECHANISM_TABLES, ROUTING_TABLES, SINK_TABLES, VERSION_TABLES, WRITING_TABLES
 from specstudy.tables import manifest
 from specstudy.tables.run import open_run
 from specstudy.tables.run_directory import publish_table
@@ -47,6 +47,7 @@ def _answers(result: AnalysisResult) -> dict[str, Sequence[object]]:
         "entropy_bound": result.entropy_bounds,
         "claims": result.claims,
         **{name: getattr(result.sinks, name) for name in SINK_TABLES},
+        **{name: getattr(result.writing, name) for name in WRITING_TABLES},
         **{name: getattr(result.routing, name) for name in (ROUTING_TABLES if result.routing else ())},
         **({"retention_costs": result.retention} if result.retention else {}),
         **dict(zip(VERSION_TABLES, (told.effects, told.links, told.models), strict=True)),
