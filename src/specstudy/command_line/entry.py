@@ -49,8 +49,13 @@ def main(stage: Stage, after_sweep: Callable[[list[StudyConfig]], int | None] | 
     sys.exit(_exit_code(run))
 
 
-def command(function: Callable[..., int | None], names: Sequence[str], required: Sequence[str] = ()) -> None:
-    """Run a function with `name=value` words of its own, given as text by keyword, and exit. Hydra is not involved."""
+def command(
+    function: Callable[..., int | None], names: Sequence[str], required: Sequence[str] = (), bare: str = ""
+) -> None:
+    """Run a function with `name=value` words of its own, given as text by keyword, and exit. Hydra is not involved.
+
+    A word without `=` is the value of the argument called `bare`, if there is one.
+    """
 
     def run() -> int:
         words, options = _command_line(())
@@ -58,7 +63,7 @@ def command(function: Callable[..., int | None], names: Sequence[str], required:
         if "help" in options:
             print(f"usage: {Path(sys.argv[0]).stem} {usage}")
             return 0
-        arguments = dict(_argument(word, names) for word in words)
+        arguments = dict(_argument(f"{bare}={word}" if bare and "=" not in word else word, names) for word in words)
         for name in required:
             if not arguments.get(name):
                 raise UserError(f"{name} is not given: write {usage}")
