@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from specstudy import overrides
 from specstudy.command_line import interruption, makeflags, out_of_memory, surroundings
-from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, local_path
+from specstudy.config import PROJECT_ROOT, StudyConfig, all_meanings, all_rules, local_path
 from specstudy.errors import UserError, no_such
+from specstudy.tables.differences import override_text
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -189,5 +190,8 @@ def _one_line(error: UserError) -> str:
 def _usage() -> str:
     lines = [f"usage: {Path(sys.argv[0]).name} [-m] key=value ...", "", "choices:"]
     lines += [f"  {group}={'|'.join(overrides.choices(group))}" for group in overrides.groups()]
-    lines += ["", "settings:", *(f"  {key}: {rule.wanted}" for key, rule in all_rules().items())]
+    lines += ["", "settings, each with its default, its meaning and what it may be:"]
+    meanings, defaults = all_meanings(), overrides.defaults()
+    for key, rule in all_rules().items():
+        lines += [f"  {key}={override_text(defaults[key])}", f"      {meanings[key]}", f"      {rule.wanted}"]
     return "\n".join(lines)

@@ -61,7 +61,7 @@ def _verdict(claim: Claim) -> Text:
 
 
 def show_checks(manifest: Mapping[str, Any]) -> None:
-    """Prints every self-check: its outcome, what it compares, what was measured. Raises UserError where there is none."""
+    """Prints every self-check: its outcome, what it compares, what was measured. Raises UserError if there is none."""
     rows = [*check_rows(manifest)]
     if not rows:
         raise UserError("the run has no self-checks; they come with `make speculate` and `make study`")

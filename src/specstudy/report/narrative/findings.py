@@ -99,7 +99,9 @@ def _told_apart(result: AnalysisResult, one: Condition, other: Condition, measur
 
 def _within_answers(result: AnalysisResult) -> Iterator[str]:
     """The entropy that tells more of acceptance from token to token, where a slope is shown; else the claim on it."""
-    shown = [row for row in result.mechanism.between_within if row.level == WITHIN_ANSWER and not row.held and _shown(row)]
+    shown = [
+        row for row in result.mechanism.between_within if row.level == WITHIN_ANSWER and not row.held and _shown(row)
+    ]
     if not shown:
         yield from _claims(WITHIN_CLAIM)(result)
         return

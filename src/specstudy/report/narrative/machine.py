@@ -20,7 +20,8 @@ def load_sentence(result: AnalysisResult) -> str:
     if sittings.empty:
         return ""
     load, threads = sittings["load_average"].median(), sittings["threads"].median()
-    return f"Speeds were timed at a median load of {number(load, 1)}, with {threads:g} {'thread' if threads == 1 else 'threads'} in use."
+    in_use = f"{threads:g} {'thread' if threads == 1 else 'threads'}"
+    return f"Speeds were timed at a median load of {number(load, 1)}, with {in_use} in use."
 
 
 def _busy(result: AnalysisResult) -> str:
