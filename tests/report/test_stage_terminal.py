@@ -17,7 +17,7 @@ from specstudy.report.stage_terminal import stage_summary
         (
             "speculate",
             "spec",
-            ["30 speculative answers to 15 prompts", "gamma 4: Mean expected alpha", "Median measured"],
+            ["30 speculative answers", "gamma 4: Mean expected alpha", "Median measured"],
         ),
     ],
 )

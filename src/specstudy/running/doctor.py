@@ -17,7 +17,7 @@ from specstudy.config import PROJECT_ROOT, ModelsConfig, StudyConfig
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions, flops_per_token
 from specstudy.report.console import report_console, report_table
-from specstudy.running.duration import duration_words, timed_pace
+from specstudy.running.duration import duration_words, seconds_of, timed_pace
 from specstudy.running.studies import STAGES
 from specstudy.running.threads import set_threads
 from specstudy.running.workflow import (
@@ -75,7 +75,8 @@ def say_duration(config: StudyConfig, sources: PairSources, device: torch.device
     set_threads(config, pair, store=None)
     rendered, _ = render_all(prompt_versions(config, chosen_prompts(config)[0], pair), pair, config)
     units = [(stage.name, unit) for stage in STAGES for prompt in rendered for unit in stage.units(config, prompt)]
-    words = duration_words(units, config, timed_pace(pair))
+    pace = timed_pace(pair)
+    words = duration_words(seconds_of(units, config, pace), pace)
     report_console().print(Text(f"With nothing measured yet, {words}; the analysis comes on top."))
 
 
