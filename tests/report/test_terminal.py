@@ -139,7 +139,7 @@ def test_failed_prompts_are_counted(capsys):
 
 
 def test_a_default_study_fits_one_screen_on_a_terminal_and_in_a_pipe_alike(capsys, monkeypatch):
-    result, tables = analysed(Plan(repetitions=2, load_average=4.0))
+    result, tables = analysed(replace(SMALL, load_average=3.2))
     text = summary_of(result, tables, capsys)
     assert is_plain_and_narrow(text)
     assert len(text.splitlines()) <= 45

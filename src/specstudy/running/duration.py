@@ -92,9 +92,7 @@ def announce(
         return
     try:
         pace = timed_pace(pair)
-    except (
-        Exception
-    ) as error:  # sorted at once: a bug is raised again; what else fails here is told where it is measured
+    except Exception as error:  # a bug is raised again; other faults are told where they measure
         if not is_of_the_prompt(error):
             raise
         return
