@@ -15,7 +15,7 @@ override RUN := .venv/bin/python
 override CHECKED = src pipelines $(wildcard benchmarks)
 # Bytecode is kept whatever the user's shell says: the tests start dozens of processes, and pytest rewrites assertions.
 override TEST_ENVIRONMENT = OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=
-override COMMANDS = study prefill decode speculate routing analyze figures doctor runs show compare reproduce distill bench
+override COMMANDS = study prefill decode speculate routing analyze figures doctor runs compare reproduce distill bench
 
 # The names, never the values, of what the user set on the command line.
 override GIVEN := $(filter-out PYTHON GIVEN,$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
@@ -23,7 +23,7 @@ override NO_OVERRIDES = $(if $(GIVEN),@echo 'error: make $(or $(filter test,$(MA
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup sweep routing-sim test test-long lint $(COMMANDS)
+.PHONY: help setup sweep routing-sim show claims checks test test-long lint $(COMMANDS)
 
 ##make study spec.gamma=6 prompts=factual  every stage, tables, figures, report
 ##make prefill prefill.threshold=5         attention over the prompts, sinks
@@ -36,6 +36,7 @@ override NO_OVERRIDES = $(if $(GIVEN),@echo 'error: make $(or $(filter test,$(MA
 ##make figures                             a run's figures and page again, from its tables
 ##make runs                                the runs there are, and how they differ
 ##make show id=factual-01                  one prompt in the terminal
+##make show claims                         every claim with its verdict; make show checks: the self-checks
 ##make compare a=RUN b=RUN                 two runs side by side
 ##make reproduce run=RUN                  a run once more, and whether it is equal
 ##make doctor models=qwen2.5               device, model files, tokenizers, memory
@@ -70,6 +71,13 @@ $(READY): pyproject.toml constraints.txt pipelines/setup.py
 
 $(COMMANDS): $(READY)
 	@$(RUN) pipelines/$@.py --from-make
+
+# `make show claims` has two goals: the second says what is shown, and the first has nothing left to do.
+show: $(READY)
+	@$(if $(filter claims checks,$(MAKECMDGOALS)),:,$(RUN) pipelines/show.py --from-make)
+
+claims checks: $(READY)
+	@$(RUN) pipelines/show.py --from-make $@
 
 sweep: $(READY)
 	@$(RUN) pipelines/study.py --from-make --multirun

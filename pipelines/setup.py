@@ -21,6 +21,7 @@ VENV = ROOT / ".venv"
 READY = VENV / "ready"
 CACHE = ROOT / ".cache"
 LOG = CACHE / "setup.log"
+SILENCE_S = 10
 VENV_PYTHON = str(VENV / "bin/python")
 # Compiling every file of torch and transformers takes longer than all the rest; the later steps compile what is used.
 PIP = (VENV_PYTHON, "-m", "pip", "install", "--no-compile", "--progress-bar", "off", "-c", "constraints.txt")
@@ -59,13 +60,27 @@ def _run_steps() -> bool:
     with open(LOG, "w") as log:
         for title, arguments in STEPS.items():
             print(f"setup: {title} ...", flush=True)
-            step = subprocess.run(arguments, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
-            if step.returncode != 0:
+            step = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+            if _status_of(step) != 0:
                 print(*LOG.read_text(errors="replace").splitlines()[-20:], sep="\n", file=sys.stderr)
                 print(f"error: {title} failed; all of its output is in {LOG.relative_to(ROOT)}", file=sys.stderr)
                 return False
     print(f"setup: done in {time.monotonic() - started:.0f} s")
     return True
+
+
+def _status_of(step: subprocess.Popen[bytes]) -> int:
+    """The exit status of a step, which says now and then that it is at work, and at what."""
+    started = time.monotonic()
+    try:
+        while True:
+            try:
+                return step.wait(timeout=SILENCE_S)
+            except subprocess.TimeoutExpired:
+                said = LOG.read_text(errors="replace").splitlines() or [""]
+                print(f"setup:   {time.monotonic() - started:.0f} s, {said[-1].strip()[:70]}", flush=True)
+    finally:
+        step.kill()
 
 
 if __name__ == "__main__":

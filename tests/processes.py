@@ -38,7 +38,7 @@ def start(command: str, *words: str) -> subprocess.Popen[str]:
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that ended."""
+    """A command that ended; `err` without the line on how long it would take, which depends on the machine."""
 
     status: int
     out: str
@@ -48,7 +48,8 @@ class Finished:
 def finish(process: subprocess.Popen[str], timeout_s: float = 600) -> Finished:
     """Wait for a command."""
     out, err = process.communicate(timeout=timeout_s)
-    return Finished(process.returncode, out, err)
+    told = [line for line in err.splitlines(keepends=True) if not line.startswith("measuring takes about")]
+    return Finished(process.returncode, out, "".join(told))
 
 
 def run(command: str, *words: str) -> Finished:

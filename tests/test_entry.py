@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from specstudy.command_line import entry
-from specstudy.config import PROJECT_ROOT, StudyConfig
+from specstudy.config import PROJECT_ROOT, StudyConfig, all_meanings, all_rules
 from specstudy.errors import UserError
 
 COMMANDS = [file for file in sorted((PROJECT_ROOT / "pipelines").glob("*.py")) if "command_line" in file.read_text()]
@@ -161,7 +161,16 @@ def test_help_lists_choices_and_settings(monkeypatch: pytest.MonkeyPatch, capsys
     assert exit_code(monkeypatch, ["--help"], lambda: entry.main(lambda config: 1)) == 0
     output = capsys.readouterr().out
     assert "models=gpt2|qwen2.5|qwen2.5-1.5b-draft|smollm2" in output
-    assert "spec.gamma: an integer from 1 to 64" in output
+    lines = output.splitlines()
+    for key, rule in all_rules().items():
+        place = next(i for i, line in enumerate(lines) if line.startswith(f"  {key}="))
+        assert lines[place + 1].strip(), f"{key} has no meaning"
+        assert lines[place + 2].strip() == rule.wanted
+    assert "  spec.gamma=4" in lines
+    assert "  spec.temperature=null" in lines
+    for key in (line.removesuffix("=null").strip() for line in lines if line.endswith("=null")):
+        assert "null" in all_rules()[key].wanted
+        assert "null: " in all_meanings()[key]
 
 
 def test_a_sweep_runs_every_point_then_the_joint_step(

@@ -43,6 +43,15 @@ def test_a_set_up_is_done_once(project: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == ""
 
 
+def test_a_long_step_says_that_it_is_at_work(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup, "SILENCE_S", 0.05)
+    use_steps(monkeypatch, "import time; print('Collecting torch', flush=True); time.sleep(2)")
+    assert setup.main() == 0
+    assert "s, Collecting torch" in capsys.readouterr().out
+
+
 def test_a_change_of_what_is_installed_makes_it_anew_and_no_other_change(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

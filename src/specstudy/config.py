@@ -24,6 +24,7 @@ from specstudy.rules import (
     one_of,
     one_or_more,
     optional,
+    or_null,
     real,
     setting,
     temperature_rule,
@@ -36,88 +37,119 @@ SWEPT_THRESHOLDS = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 
 
 @dataclass(frozen=True)
 class ModelsConfig(Section):
-    """The pair. A model is a Hub id, a directory, a GGUF file, or `embedded:NAME`."""
+    """The pair."""
 
     NAME: ClassVar[str] = "models"
-    name: str = setting("smollm2", LABEL)
-    verifier: str = setting("embedded:smollm2", TEXT)
-    draft: str = setting("data/models/smollm2-draft", TEXT)
-    trust_remote_code: bool = setting(False, FLAG)
+    name: str = setting("smollm2", LABEL, "what the run's folder calls the pair")
+    verifier: str = setting(
+        "embedded:smollm2", TEXT, "the model that answers: a Hub id, a directory, a GGUF file, or embedded:NAME"
+    )
+    draft: str = setting("data/models/smollm2-draft", TEXT, "the model that drafts, with the same tokenizer")
+    trust_remote_code: bool = setting(False, FLAG, "whether code that comes with a model may run")
 
 
 @dataclass(frozen=True)
 class PromptsConfig(Section):
-    """The prompt file, which of its categories, and how many of each, spread over its lengths (null: all).
-
-    Of columns, `none` stands for no such column; what is in `context_column` follows the text; prompts of one value in
-    `group_column` are not independent of each other. `template` names one of several chat templates. `thinking`
-    switches the thinking of templates that can (null: the template's own default). `versions` asks each prompt in
-    several ways: over contexts made worse at 1 to `doses` (`contexts` names the file of contexts), with a position
-    hidden from attention, with the scores of a key `lowered_by` something, or at other `temperatures` of the verifier.
-    """
+    """The prompt file, what of it is asked, and in which versions."""
 
     NAME: ClassVar[str] = "prompts"
-    name: str = setting("study50", LABEL)
-    path: str = setting("data/prompts/study50.jsonl", TEXT)
-    categories: tuple[str, ...] | None = setting(None, optional(one_or_more(TEXT_OR_NUMBER)))
-    per_category: int | None = setting(None, optional(whole(1, 1_000_000)))
-    text_column: str = setting("text", TEXT)
-    id_column: str = setting("prompt_id", TEXT)
-    category_column: str = setting("category", TEXT)
-    messages_column: str = setting("messages", TEXT)
-    context_column: str = setting("none", TEXT)
-    group_column: str = setting("none", TEXT)
-    template: str = setting("default", TEXT)
-    thinking: bool | None = setting(None, optional(FLAG))
-    versions: str = setting("none", one_of("none", "poisoned", "hidden", "lowered", "temperatures"))
-    contexts: str = setting("data/prompts/contexts.yaml", TEXT)
-    doses: int = setting(2, whole(1, 3))
-    lowered_by: tuple[float, ...] = setting((1.0, 2.0, 4.0), one_or_more(real(0, 100, above_low=True)))
-    temperatures: tuple[float, ...] = setting((0.3, 0.5, 0.9, 1.1, 1.3), one_or_more(temperature_rule()))
+    name: str = setting("study50", LABEL, "what the run's folder calls the prompts")
+    path: str = setting("data/prompts/study50.jsonl", TEXT, "the prompt file: JSON, JSONL, CSV, TSV, Parquet or TXT")
+    categories: tuple[str, ...] | None = setting(
+        None, optional(one_or_more(TEXT_OR_NUMBER)), "which of its categories, such as [factual,code]; null: all"
+    )
+    per_category: int | None = setting(
+        None, optional(whole(1, 1_000_000)), "how many of each, spread over its lengths; null: all"
+    )
+    text_column: str = setting("text", TEXT, "column of the prompt's text")
+    id_column: str = setting("prompt_id", TEXT, "column of its id")
+    category_column: str = setting("category", TEXT, "column of its category")
+    messages_column: str = setting("messages", TEXT, "column of a conversation, in place of a text")
+    context_column: str = setting(
+        "none", TEXT, "column of what follows the text, such as Alpaca's input; none: no such column"
+    )
+    group_column: str = setting(
+        "none",
+        TEXT,
+        "column whose equal values mark prompts that are not independent of each other; none: no such column",
+    )
+    template: str = setting("default", TEXT, "the chat template, where a model has several by name")
+    thinking: bool | None = setting(
+        None, optional(FLAG), "for chat templates with such a switch; null: their own default"
+    )
+    versions: str = setting(
+        "none",
+        one_of("none", "poisoned", "hidden", "lowered", "temperatures"),
+        "asks each prompt in several ways: over contexts made worse, with a position hidden, with a key scored lower, "
+        "at other temperatures",
+    )
+    contexts: str = setting("data/prompts/contexts.yaml", TEXT, "the file of contexts, for poisoned")
+    doses: int = setting(2, whole(1, 3), "how much worse contexts are made at most, for poisoned")
+    lowered_by: tuple[float, ...] = setting(
+        (1.0, 2.0, 4.0), one_or_more(real(0, 100, above_low=True)), "what is taken from a key's score, for lowered"
+    )
+    temperatures: tuple[float, ...] = setting(
+        (0.3, 0.5, 0.9, 1.1, 1.3), one_or_more(temperature_rule()), "of the verifier, for temperatures"
+    )
 
 
 @dataclass(frozen=True)
 class PrefillConfig(Section):
-    """How sinks are found: the observation window in positions, and the z-score above which one is a sink."""
+    """How sinks are found."""
 
     NAME: ClassVar[str] = "prefill"
-    window: int = setting(16, whole(1, 100_000))
-    threshold: float = setting(6.0, real(0, above_low=True))
+    window: int = setting(16, whole(1, 100_000), "the observation window: this many last prompt positions")
+    threshold: float = setting(6.0, real(0, above_low=True), "a position with a z-score above it is a sink")
 
 
 @dataclass(frozen=True)
 class DecodeConfig(Section):
-    """The verifier's own sampling; temperature 0 is greedy. `attention_heads` also records what each attention head
-    does at every step, some half a megabyte an answer."""
+    """The verifier's own answers."""
 
     NAME: ClassVar[str] = "decode"
-    temperature: float = setting(0.7, temperature_rule())
-    top_p: float = setting(0.9, real(0, 1, above_low=True))
-    max_new_tokens: int = setting(128, whole(1, 1_000_000))
-    repetitions: int = setting(3, whole(1, 10_000))
-    recorded_candidates: int = setting(5, whole(1, 100))
-    attention_heads: bool = setting(False, FLAG)
+    temperature: float = setting(0.7, temperature_rule(), "the verifier's own; 0: greedy")
+    top_p: float = setting(0.9, real(0, 1, above_low=True), "the verifier's own nucleus; 1: everything")
+    max_new_tokens: int = setting(128, whole(1, 1_000_000), "the longest answer")
+    repetitions: int = setting(3, whole(1, 10_000), "answers a prompt, decoded as one batch")
+    recorded_candidates: int = setting(5, whole(1, 100), "most likely tokens kept for every position")
+    attention_heads: bool = setting(
+        False, FLAG, "records what each attention head does at every step too, some half a megabyte an answer"
+    )
 
 
 @dataclass(frozen=True)
 class SpecConfig(Section):
-    """Speculative decoding: every combination of gamma, proposer, stop rule, temperature and top_p is measured.
-
-    In `conf/` and overrides a temperature or top_p of null follows decode's. `stop_threshold` is one value for every
-    rule, or a list as long as `stop`; `none` has no use for one.
-    """
+    """Speculative decoding: every combination of gamma, proposer, stop rule, temperature and top_p is measured."""
 
     NAME: ClassVar[str] = "spec"
-    gamma: tuple[int, ...] = setting((4,), one_or_more(whole(1, 64)))
-    repetitions: int = setting(1, whole(1, 10_000))
-    temperature: tuple[float, ...] = setting((0.7,), one_or_more(temperature_rule()))
-    top_p: tuple[float, ...] = setting((0.9,), one_or_more(real(0, 1, above_low=True)))
-    proposer: tuple[str, ...] = setting(("model",), one_or_more(one_of("model", "prompt_lookup", "early_exit")))
-    exit_layers: int = setting(2, whole(1, 1000))
-    lookup_tokens: int = setting(3, whole(1, 100))
-    stop: tuple[str, ...] = setting(("none",), one_or_more(one_of("none", "entropy", "bound"), distinct=False))
-    stop_threshold: tuple[float | None, ...] = setting((0.5,), one_or_more(optional(real(0)), distinct=False))
-    baseline: bool = setting(True, FLAG)
+    gamma: tuple[int, ...] = setting((4,), one_or_more(whole(1, 64)), "tokens proposed in a full round")
+    repetitions: int = setting(1, whole(1, 10_000), "speculative answers a prompt and condition")
+    temperature: tuple[float, ...] = setting(
+        (0.7,), or_null(one_or_more(temperature_rule())), "of both models; null: decode's"
+    )
+    top_p: tuple[float, ...] = setting(
+        (0.9,), or_null(one_or_more(real(0, 1, above_low=True))), "of both models; null: decode's"
+    )
+    proposer: tuple[str, ...] = setting(
+        ("model",),
+        one_or_more(one_of("model", "prompt_lookup", "early_exit")),
+        "who drafts: the draft model, text that came before, or the verifier's first layers",
+    )
+    exit_layers: int = setting(2, whole(1, 1000), "layers of the verifier that draft, with early_exit")
+    lookup_tokens: int = setting(3, whole(1, 100), "longest match, with prompt_lookup")
+    stop: tuple[str, ...] = setting(
+        ("none",),
+        one_or_more(one_of("none", "entropy", "bound"), distinct=False),
+        "what ends a draft early: nothing, the draft's entropy, or its bound on acceptance",
+    )
+    stop_threshold: tuple[float | None, ...] = setting(
+        (0.5,),
+        one_or_more(optional(real(0)), distinct=False),
+        "of every rule, or a list as long as stop; none needs none",
+    )
+    baseline: bool = setting(
+        True, FLAG, "whether the verifier alone is timed too; without it what is relative to it stays empty"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,42 +195,66 @@ class SpecConfig(Section):
 
 @dataclass(frozen=True)
 class RetentionConfig(Section):
-    """Keys dropped from a cache after prefill: which shares of the prompt's tokens are kept (null: not measured)."""
+    """Keys dropped from a cache after prefill."""
 
     NAME: ClassVar[str] = "retention"
     budgets: tuple[float, ...] | None = setting(
-        None, optional(one_or_more(real(0, 1, above_low=True, below_high=True)))
+        None,
+        optional(one_or_more(real(0, 1, above_low=True, below_high=True))),
+        "shares of the prompt's keys that are kept; null: not measured",
     )
 
 
 @dataclass(frozen=True)
 class AnalysisConfig(Section):
-    """The bootstrap behind every interval, and the sink thresholds that are tried on the stored z-scores."""
+    """What is asked of the tables."""
 
     NAME: ClassVar[str] = "analysis"
-    bootstrap_samples: int = setting(2000, whole(1, 1_000_000))
-    confidence: float = setting(0.95, real(0, 1, above_low=True, below_high=True))
-    seed: int = setting(0, whole(0, 2**32 - 1))
-    thresholds: tuple[float, ...] = setting(SWEPT_THRESHOLDS, one_or_more(real(0, above_low=True)))
+    bootstrap_samples: int = setting(2000, whole(1, 1_000_000), "behind every interval")
+    confidence: float = setting(0.95, real(0, 1, above_low=True, below_high=True), "coverage of every interval")
+    seed: int = setting(0, whole(0, 2**32 - 1), "of the bootstrap behind intervals")
+    thresholds: tuple[float, ...] = setting(
+        SWEPT_THRESHOLDS, one_or_more(real(0, above_low=True)), "sink thresholds that are tried on the stored z-scores"
+    )
 
 
 @dataclass(frozen=True)
 class ExecutionConfig(Section):
-    """Where and how it runs; `threads` of null lets a short trial choose between one and all cores. `remeasure` says
-    which timings are taken again although they are there: those of a busy machine, or all. `address` and `workers` are
-    those of a Ray cluster, and `store` is a path from output_dir on, or a URI that every worker can reach."""
+    """Where and how it runs."""
 
     NAME: ClassVar[str] = "execution"
-    name: str = setting("local", LABEL)
-    strategy: str = setting("local", one_of("local", "ray"))
-    address: str = setting("local", TEXT)
-    workers: int = setting(2, whole(1, 10_000))
-    store: str = setting("store", TEXT)
-    device: str = setting("auto", one_of("auto", "cpu", "cuda", "mps"))
-    dtype: str = setting("auto", one_of("auto", "float32", "bfloat16", "float16"))
-    threads: int | None = setting(None, optional(whole(1, 1024)))
-    remeasure: str = setting("none", one_of("none", "busy", "all"))
-    progress: str = setting("auto", one_of("auto", "on", "off"))
+    name: str = setting("local", LABEL, "what this choice is called")
+    strategy: str = setting(
+        "local", one_of("local", "ray"), "how units are mapped over: one after the other, or by a pool of Ray workers"
+    )
+    address: str = setting("local", TEXT, "with ray: local starts a cluster here, auto or HOST:PORT joins one")
+    workers: int = setting(
+        2,
+        whole(1, 10_000),
+        "with ray: how many, each with the pair and threads CPUs (and a GPU where the device is one)",
+    )
+    store: str = setting(
+        "store",
+        TEXT,
+        "where results are: a path from output_dir on, or a URI that every worker can reach, such as s3://bucket/x",
+    )
+    device: str = setting("auto", one_of("auto", "cpu", "cuda", "mps"), "auto: the first there is of mps, cuda, cpu")
+    dtype: str = setting(
+        "auto",
+        one_of("auto", "float32", "bfloat16", "float16"),
+        "auto: float16 on mps, bfloat16 on cuda and CPUs that multiply it in hardware, else float32",
+    )
+    threads: int | None = setting(
+        None,
+        optional(whole(1, 1024)),
+        "of the CPU; null: one or all cores, as a trial of a second finds a step of the verifier faster",
+    )
+    remeasure: str = setting(
+        "none",
+        one_of("none", "busy", "all"),
+        "timings taken again although they are there: those of a machine that did something else too, or all",
+    )
+    progress: str = setting("auto", one_of("auto", "on", "off"), "bars on stderr; auto: on a terminal")
 
 
 @dataclass(frozen=True)
@@ -213,8 +269,8 @@ class StudyConfig(Section):
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
-    seed: int = setting(0, whole(0, 2**32 - 1))
-    output_dir: str = setting("outputs", TEXT)
+    seed: int = setting(0, whole(0, 2**32 - 1), "behind all that is sampled")
+    output_dir: str = setting("outputs", TEXT, "where runs and results are written")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -247,15 +303,24 @@ def setting_names(section: type[Section]) -> list[str]:
     return [setting_field.name for setting_field in dataclasses.fields(section)]
 
 
-def all_rules() -> dict[str, Rule]:
-    """Every key that holds a value, as an override names it (`seed`, `spec.gamma`, ...), with its rule."""
+def _all_fields() -> dict[str, dataclasses.Field[Any]]:
     sections: list[type[Section]] = [StudyConfig, *SECTIONS.values()]
     return {
-        f"{section.NAME}.{setting_field.name}".lstrip("."): setting_field.metadata["rule"]
+        f"{section.NAME}.{setting_field.name}".lstrip("."): setting_field
         for section in sections
         for setting_field in dataclasses.fields(section)
         if "rule" in setting_field.metadata
     }
+
+
+def all_rules() -> dict[str, Rule]:
+    """Every key that holds a value, as an override names it (`seed`, `spec.gamma`, ...), with its rule."""
+    return {key: setting_field.metadata["rule"] for key, setting_field in _all_fields().items()}
+
+
+def all_meanings() -> dict[str, str]:
+    """What each of the same keys means."""
+    return {key: setting_field.metadata["meaning"] for key, setting_field in _all_fields().items()}
 
 
 def from_mapping(values: Mapping[str, Any]) -> StudyConfig:

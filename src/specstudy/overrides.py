@@ -15,9 +15,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, from_mapping, unknown_key
+from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, from_mapping, to_mapping, unknown_key
 from specstudy.errors import UserError, no_such
 from specstudy.rules import TEXT
+from specstudy.tables.differences import flatten
 
 CONFIG_DIR = PROJECT_ROOT / "conf"
 CONFIG_NAME = "study"
@@ -44,6 +45,13 @@ def swept_keys(prepared: Sequence[str]) -> set[str]:
     """The keys that a sweep varies."""
     parsed = (_parse(word) for word in prepared)
     return {override.get_key_element() for override in parsed if override.is_sweep_override()}
+
+
+def defaults() -> dict[str, object]:
+    """The value of every setting that no word changes, by its dotted key, as `conf/` has it."""
+    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+        composed = OmegaConf.to_container(compose(CONFIG_NAME))
+    return {**flatten(to_mapping(StudyConfig())), **flatten(cast(dict[str, object], composed))}
 
 
 def from_hydra(composed: DictConfig) -> StudyConfig:

@@ -109,9 +109,14 @@ def optional(rule: Rule) -> Rule:
     return Rule(f"{rule.wanted}, or null", lambda value: None if value is None else rule.read(value))
 
 
-def setting(default: object, rule: Rule) -> Any:
-    """A dataclass field with its rule; the default obeys the rule like any other value."""
-    return field(default=default, metadata={"rule": rule})
+def or_null(rule: Rule) -> Rule:
+    """A rule for what may be given as null too, where something else takes its place before the rule is asked."""
+    return Rule(f"{rule.wanted}, or null", rule.read)
+
+
+def setting(default: object, rule: Rule, meaning: str = "") -> Any:
+    """A dataclass field with its rule, and what it means; the default obeys the rule like any other value."""
+    return field(default=default, metadata={"rule": rule, "meaning": meaning})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from matplotlib.image import imread
-from processes import STUDY_WORDS, Finished, results, run, start, stop_after
+from processes import STUDY_WORDS, results, run, start, stop_after
 
 from specstudy import open_run
 from specstudy.command_line import entry
@@ -144,6 +144,8 @@ def test_an_interrupted_command_says_so_in_a_line_and_goes_on_from_there(tmp_pat
     assert list(tmp_path.rglob("*.tmp")) == []
     assert not is_finished(open_run(tmp_path / "latest").manifest)
     n_before = len(results(tmp_path))
-    assert run("decode", *words) == Finished(0, "", "")
+    finished = run("decode", *words)
+    assert (finished.status, finished.err) == (0, "")
+    assert finished.out.splitlines()[-1] == "next   make speculate, with the same settings"
     counts = open_run(tmp_path / "latest").manifest["stages"]["decode"]
     assert (counts["n_done"], counts["n_reused"]) == (3, n_before)

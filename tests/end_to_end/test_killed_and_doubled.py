@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from processes import Finished, finish, results, run, start, stop_after
+from processes import finish, results, run, start, stop_after
 
 from specstudy import open_run
 from specstudy.records import STAGE_TABLES
@@ -61,6 +61,6 @@ def test_of_two_equal_commands_at_once_the_second_waits_and_says_so(tmp_path: Pa
 
 def test_different_commands_at_once_share_what_they_measure(tmp_path: Path) -> None:
     both = [start("decode", *WORDS, f"spec.gamma={gamma}", f"output_dir={tmp_path}") for gamma in (2, 3)]
-    assert [finish(process) for process in both] == [Finished(0, "", "")] * 2
+    assert [(end.status, end.err) for end in map(finish, both)] == [(0, "")] * 2
     assert len(results(tmp_path)) == 4
     assert len(list(tmp_path.glob("*/tables/decode_runs.parquet"))) == 2 + 1  # `latest` points to one of them

@@ -46,7 +46,7 @@ def printed(a: Side, b: Side, capsys) -> str:
     print_comparison(compare(a, b, FAST), a, b)
     text = capsys.readouterr().out
     assert "\x1b" not in text
-    assert all(cell_len(line) <= 80 for line in text.splitlines())
+    assert all(cell_len(line) <= 100 for line in text.splitlines())
     return text
 
 

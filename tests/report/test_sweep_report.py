@@ -31,7 +31,7 @@ def test_a_row_a_point_with_intervals_and_the_files(capsys: pytest.CaptureFixtur
     print_sweep(made("spec.gamma", [2, 4, 6], n_errors=1), [Path("/a/sweep.parquet")])
     printed = capsys.readouterr().out
     lines = printed.splitlines()
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= 100
     assert [line.split()[:2] for line in lines if line[1:2].isdigit()] == [["2", "50"], ["4", "50"], ["6", "50"]]
     assert printed.count("[0.40, 0.60]") == 2 * 4
     assert printed.count(" (1) ") == 3
@@ -74,7 +74,7 @@ def test_drafts_are_shown_and_drawn_by_layers_and_training(tmp_path: Path, capsy
     assert "2 layers" in words
     print_sweep(drafts(), [])
     printed = capsys.readouterr().out
-    assert max(map(len, printed.splitlines())) <= 80
+    assert max(map(len, printed.splitlines())) <= 100
     assert "1,200" in printed
     assert "link" in printed
     assert printed.count("[0.40, 0.60]") == 3 * 3

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from synthetic import Plan, make_tables
 
 from specstudy.analysis.study import analyze
 from specstudy.errors import UserError
-from specstudy.report import terminal
+from specstudy.report import claims_terminal, terminal
 from specstudy.report.narrative.overview import models_sentence
 
 LOADED = {"verifier": {"name": "Big", "note": "Q4_1, dequantised"}, "draft": {"name": "Small", "note": ""}}
@@ -24,7 +25,7 @@ def summary_of(result, tables, capsys) -> str:
 
 
 def is_plain_and_narrow(text: str) -> bool:
-    return "\x1b" not in text and all(cell_len(line) <= 80 for line in text.splitlines())
+    return "\x1b" not in text and all(cell_len(line) <= 100 for line in text.splitlines())
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +44,10 @@ def test_the_summary_says_what_was_found_and_where_it_is(capsys):
         "At gamma 4 speculative decoding is faster",
         "median speedup 1.",
         "from step times 1.",
-        "eliability of the mean over 2 answers",
-        "Context health (0 to 10) is constant (10)",
-        "No prompt failed.",
+        "Supported: The lower the draft's entropy over an answer",
+        "median load of 1.0, with 1 thread in use",
+        "`make show claims` lists them",
+        "next make show id=ambiguous-01",
         "outputs/a-long-name-of-a-run-directory-1a2b3c4d/report.html",
     ):
         assert part in words
@@ -73,14 +75,24 @@ def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
     terminal.summary(result, tables, {"self_checks": {"speculate": check}}, Path("outputs/run"))
     text = capsys.readouterr().out
     assert text.count("SELF-CHECK FAILED in speculate") == 2
-    assert text.index("SELF-CHECK") < text.index("The chain") < text.rindex("/tables") < text.rindex("SELF-CHECK")
-    assert "equal 3, tokens 32" in " ".join(text.split())
+    assert text.index("SELF-CHECK") < text.index("the chain") < text.rindex("/tables") < text.rindex("SELF-CHECK")
+    assert "Self-checks: FAILED: greedy decoding" in text
+    claims_terminal.show_checks({"self_checks": {"speculate": check}})
+    assert "equal 3, tokens 32" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(("speedup", "words"), [(1.2, "faster than"), (0.8, "slower than"), (1.0, "not significantly")])
-def test_speed_is_said_plainly(capsys, speedup, words):
+@pytest.mark.parametrize(("speedup", "words"), [(1.2, "is faster than"), (0.8, "slower than"), (1.0, "not 1.05 times")])
+def test_speed_is_said_plainly_and_as_its_claim_says(capsys, speedup, words):
     drafted = analysed(Plan(n_answer_tokens=8, speedup=speedup), stages=("spec",))
     assert words in " ".join(summary_of(*drafted, capsys).split())
+
+
+def test_a_speed_that_its_claim_does_not_decide_is_not_called_faster(capsys):
+    result, tables = analysed(Plan(n_answer_tokens=8, speedup=1.2, load_average=4.0), stages=("spec",))
+    assert {claim.claim_id: claim.verdict for claim in result.claims}["speedup_above_one"] == "undecided"
+    words = " ".join(summary_of(result, tables, capsys).split())
+    assert "is faster" not in words
+    assert "not decided whether" in words
 
 
 def test_a_quiet_machine_needs_no_word_and_a_busy_one_is_named(capsys):
@@ -124,6 +136,47 @@ def test_failed_prompts_are_counted(capsys):
     tables = {**tables, "errors": pd.DataFrame(failed, columns=tables["errors"].columns)}
     words = " ".join(summary_of(result, tables, capsys).split())
     assert "(1 in decode, 1 in speculate): code-01" in words
+
+
+def test_a_default_study_fits_one_screen_on_a_terminal_and_in_a_pipe_alike(capsys, monkeypatch):
+    result, tables = analysed(replace(SMALL, load_average=3.2))
+    text = summary_of(result, tables, capsys)
+    assert is_plain_and_narrow(text)
+    assert len(text.splitlines()) <= 45
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    coloured = summary_of(result, tables, capsys)
+    assert [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", coloured).splitlines()] == [
+        line.rstrip() for line in text.splitlines()
+    ]
+
+
+def test_many_categories_do_not_push_the_end_out_of_view(capsys):
+    names = tuple(f"kind-{number:02d}" for number in range(30))
+    plan = Plan(n_per_category=1, n_answer_tokens=8, categories=names)
+    text = summary_of(*analysed(plan, stages=("prefill", "decode")), capsys)
+    assert "and 22 more categories" in text
+    assert len(text.splitlines()) <= 45
+
+
+def test_claims_are_listed_by_family_and_those_of_other_runs_in_one_line(capsys):
+    result, _ = analysed()
+    claims_terminal.show_claims(result.claims)
+    text = capsys.readouterr().out
+    assert is_plain_and_narrow(text)
+    words = " ".join(text.split())
+    elsewhere = [claim for claim in result.claims if "experiment=" in claim.note]
+    assert f"{len(elsewhere)} claims need another run:" in words
+    for claim in result.claims:
+        assert (claim.statement in words_of_the_last_column(text)) == (claim not in elsewhere)
+    for run in ("sampling_sweep", "poisoned", "hidden_positions", "temperatures"):
+        assert words.count(f"experiment={run}") == 1
+
+
+def words_of_the_last_column(text: str) -> str:
+    lines = text.splitlines()
+    start = next(line.index("claim") for line in lines if " claim" in line and "verdict" in line)
+    return " ".join(" ".join(line[start:] for line in lines).split())
 
 
 def test_colour_where_there_is_a_terminal(capsys, monkeypatch):

@@ -30,6 +30,7 @@ def _nothing_is_loaded_or_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("weights were loaded"))
     monkeypatch.setattr(sources, "snapshot_download", fetch)
+    monkeypatch.setattr(doctor, "say_duration", lambda *_: print("The duration."))
 
 
 def configuration(tmp_path: Path, *words: str, texts: tuple[str, ...] = ("Hello.", "Hello you all.")) -> StudyConfig:
@@ -57,7 +58,7 @@ def test_a_pair_that_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr()
     assert said.err == ""
     assert "\x1b" not in said.out
-    assert max(map(len, said.out.splitlines())) <= 80
+    assert max(map(len, said.out.splitlines())) <= 100
     shown = facts(said.out)
     assert shown["torch"] == torch.__version__
     assert shown["dtype"] == "float32 (execution.dtype)"
@@ -208,4 +209,16 @@ def test_the_verdict(
     memory = DeviceMemory(int(gibibytes * 2**30), None)
     monkeypatch.setattr(devices, "device_memory", lambda device: memory)
     assert doctor.doctor(configuration(tmp_path)) == status
-    assert said in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert ("The duration." in printed) == (status == 0)
+
+
+def test_about_how_long_a_study_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    assert doctor.doctor(configuration(tmp_path, "execution.device=cpu", "output_dir=" + str(tmp_path / "out"))) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "With nothing measured yet, measuring takes about 10 s (" in said
+    assert not (tmp_path / "out").exists(), "what doctor times is kept for no study"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("tiny_models")
 
 def test_positions_that_are_alike_are_one_and_keys_are_not_kept_in_parts(tmp_path: Path, pair: Pair) -> None:
     config = configuration(tmp_path, {f"prompt-{i}": "Say one, or one more." for i in range(50)})
-    prompts, failures = workflow._render(workflow.chosen_prompts(config)[0], pair, config)
+    prompts, failures = workflow.render_all(workflow.chosen_prompts(config)[0], pair, config)
     assert not failures
     assert len({id(position) for prompt in prompts for position in prompt.positions}) == len(
         {position for prompt in prompts for position in prompt.positions}

@@ -66,7 +66,7 @@ class Loaded:
     def __init__(self, root: Path) -> None:
         self.config = configured(root)
         self.pair = workflow.find_models(self.config)()
-        self.prompts, failures = workflow._render(workflow.chosen_prompts(self.config)[0], self.pair, self.config)
+        self.prompts, failures = workflow.render_all(workflow.chosen_prompts(self.config)[0], self.pair, self.config)
         assert not failures
 
     def task(self, stage: Stage) -> Task:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from specstudy import overrides
 from specstudy.command_line import interruption, makeflags, out_of_memory, surroundings
-from specstudy.config import PROJECT_ROOT, StudyConfig, all_rules, local_path
+from specstudy.config import PROJECT_ROOT, StudyConfig, all_meanings, all_rules, local_path
 from specstudy.errors import UserError, no_such
+from specstudy.tables.differences import override_text
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -49,8 +50,13 @@ def main(stage: Stage, after_sweep: Callable[[list[StudyConfig]], int | None] | 
     sys.exit(_exit_code(run))
 
 
-def command(function: Callable[..., int | None], names: Sequence[str], required: Sequence[str] = ()) -> None:
-    """Run a function with `name=value` words of its own, given as text by keyword, and exit. Hydra is not involved."""
+def command(
+    function: Callable[..., int | None], names: Sequence[str], required: Sequence[str] = (), bare: str = ""
+) -> None:
+    """Run a function with `name=value` words of its own, given as text by keyword, and exit. Hydra is not involved.
+
+    A word without `=` is the value of the argument called `bare`, if there is one.
+    """
 
     def run() -> int:
         words, options = _command_line(())
@@ -58,7 +64,7 @@ def command(function: Callable[..., int | None], names: Sequence[str], required:
         if "help" in options:
             print(f"usage: {Path(sys.argv[0]).stem} {usage}")
             return 0
-        arguments = dict(_argument(word, names) for word in words)
+        arguments = dict(_argument(f"{bare}={word}" if bare and "=" not in word else word, names) for word in words)
         for name in required:
             if not arguments.get(name):
                 raise UserError(f"{name} is not given: write {usage}")
@@ -184,5 +190,8 @@ def _one_line(error: UserError) -> str:
 def _usage() -> str:
     lines = [f"usage: {Path(sys.argv[0]).name} [-m] key=value ...", "", "choices:"]
     lines += [f"  {group}={'|'.join(overrides.choices(group))}" for group in overrides.groups()]
-    lines += ["", "settings:", *(f"  {key}: {rule.wanted}" for key, rule in all_rules().items())]
+    lines += ["", "settings, each with its default, its meaning and what it may be:"]
+    meanings, defaults = all_meanings(), overrides.defaults()
+    for key, rule in all_rules().items():
+        lines += [f"  {key}={override_text(defaults[key])}", f"      {meanings[key]}", f"      {rule.wanted}"]
     return "\n".join(lines)

@@ -37,14 +37,15 @@ def fastest(verifier_step_s: Mapping[int, float]) -> int:
 
 
 @torch.inference_mode()
-def try_threads(pair: Pair, counts: tuple[int, ...]) -> StepSeconds:
-    """Steps of both models with each number of threads, taken in turns so that all see the same machine."""
+def try_threads(pair: Pair, counts: tuple[int, ...], trial_s: float = TRIAL_S) -> StepSeconds:
+    """Steps of both models with each number of threads, taken in turns so that all see the same machine, for `trial_s`
+    seconds or FEWEST_TURNS."""
     before = torch.get_num_threads()
     models = {"verifier": _at_work(pair.verifier), "draft": _at_work(pair.draft)}
     taken: dict[str, dict[int, list[float]]] = {name: {count: [] for count in counts} for name in models}
     started_s, n_turns = time.perf_counter(), 0
     try:
-        while n_turns < FEWEST_TURNS or time.perf_counter() - started_s < TRIAL_S:
+        while n_turns < FEWEST_TURNS or time.perf_counter() - started_s < trial_s:
             for count in counts:
                 torch.set_num_threads(count)
                 for name, cached in models.items():

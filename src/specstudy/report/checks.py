@@ -40,6 +40,16 @@ def check_rows(manifest: Mapping[str, Any]) -> Iterator[CheckRow]:
                 )
 
 
+def checks_sentence(manifest: Mapping[str, Any]) -> str:
+    """How the self-checks came out, and what lists them."""
+    rows = [*check_rows(manifest)]
+    if not rows:
+        return "Self-checks: none was run."
+    if failed := [row for row in rows if row.passed is False]:
+        return f"Self-checks: FAILED: {'; '.join(row.meaning for row in failed)}. `make show checks` has the numbers."
+    return f"Self-checks: {len(rows)} passed (`make show checks`)."
+
+
 def _measured(values: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{_words(key)} {_shown(value)}" for key, value in values.items() if key != "passed" and value is not None

@@ -22,7 +22,7 @@ _HASH_LENGTH, _HASH_SHOWN = 64, 12
 
 
 def print_comparison(comparison: Comparison, a: Side, b: Side) -> None:
-    """Prints what two runs differ in; plain text of 80 columns where it is not a terminal."""
+    """Prints what two runs differ in; plain text of 100 columns where it is not a terminal."""
     console = report_console()
     console.print()
     for name, side in (("a", a), ("b", b)):

@@ -25,7 +25,7 @@ from specstudy.report.style import (
     wrapped,
 )
 
-# What 80 columns hold; the table on disk has every measure.
+# What a narrow terminal holds; the table on disk has every measure.
 _SHOWN = ("mean_entropy_bits", "acceptance_rate", "alpha_expected", "speedup")
 _SHOWN_OF_DRAFTS = ("alpha_expected", "speedup", ENTROPY_LINK)
 

@@ -1,4 +1,7 @@
-"""Whether a study can run here: device, precision, model files, tokenizers, memory. No weights are loaded."""
+"""Whether a study can run here: device, precision, model files, tokenizers, memory; and about how long it would take.
+
+Weights are loaded for the last alone, once it is known that they fit.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,16 @@ from specstudy.config import PROJECT_ROOT, ModelsConfig, StudyConfig
 from specstudy.errors import UserError
 from specstudy.formulas import Dimensions, flops_per_token
 from specstudy.report.console import report_console, report_table
-from specstudy.running.workflow import check_proposers, choose_template, chosen_prompts
+from specstudy.running.duration import duration_words, seconds_of, timed_pace
+from specstudy.running.studies import STAGES
+from specstudy.running.threads import set_threads
+from specstudy.running.workflow import (
+    check_proposers,
+    choose_template,
+    chosen_prompts,
+    prompt_versions,
+    render_all,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +61,23 @@ def doctor(config: StudyConfig) -> int:
     _print("The pair", _pair(config.models, pair, len(sources.tokenizer)), header=["", "verifier", "draft"])
     for note in sources.notes:
         print(f"note: {note}")
-    return _memory(config, pair, _longest_prompt(config, sources.tokenizer, pair), device, dtype)
+    status = _memory(config, pair, _longest_prompt(config, sources.tokenizer, pair), device, dtype)
+    if status == 0:
+        say_duration(config, sources, device, dtype)
+    return status
+
+
+def say_duration(config: StudyConfig, sources: PairSources, device: torch.device, dtype: torch.dtype) -> None:
+    """Load the pair, time a few of its steps, and say about how long a study of it takes."""
+    from specstudy.models.load import load_found_pair
+
+    pair = load_found_pair(sources, device, dtype)
+    set_threads(config, pair, store=None)
+    rendered, _ = render_all(prompt_versions(config, chosen_prompts(config)[0], pair), pair, config)
+    units = [(stage.name, unit) for stage in STAGES for prompt in rendered for unit in stage.units(config, prompt)]
+    pace = timed_pace(pair)
+    words = duration_words(seconds_of(units, config, pace), pace)
+    report_console().print(Text(f"With nothing measured yet, {words}; the analysis comes on top."))
 
 
 def _machine(config: StudyConfig, device: torch.device, dtype: torch.dtype) -> list[Row]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from specstudy.config import StudyConfig
 from specstudy.records import STAGE_TABLES
 from specstudy.running.answer import answer
@@ -12,6 +15,7 @@ from specstudy.running.stages.retention import RETENTION
 from specstudy.running.stages.routing import ROUTING
 from specstudy.running.stages.speculate import SPECULATE
 from specstudy.running.workflow import run, run_path_of
+from specstudy.tables.run import open_run
 from specstudy.tables.run_directory import table_path
 
 STAGES = (PREFILL, DECODE, SPECULATE)
@@ -29,17 +33,30 @@ def study(config: StudyConfig) -> int:
 
 def prefill(config: StudyConfig) -> int:
     """Attention over the prompts alone."""
-    return run(config, [PREFILL])
+    return run(config, [PREFILL], after=_told("prefill", "make decode"))
 
 
 def decode(config: StudyConfig) -> int:
     """The verifier's own answers alone."""
-    return run(config, [DECODE])
+    return run(config, [DECODE], after=_told("decode", "make speculate"))
 
 
 def speculate(config: StudyConfig) -> int:
     """Speculative decoding alone."""
-    return run(config, [SPECULATE])
+    return run(config, [SPECULATE], after=_told("speculate", "make analyze"))
+
+
+def _told(stage: str, next_command: str) -> Callable[[Path, StudyConfig], None]:
+    """What says what a single stage found; the next stage is that of the same run only with the same settings."""
+
+    def tell(run_dir: Path, config: StudyConfig) -> None:
+        # Imported here: pandas takes a moment that a wrong word need not wait for.
+        from specstudy.report.stage_terminal import stage_summary
+
+        given = "" if run_path_of(config) == run_path_of(StudyConfig()) else ", with the same settings"
+        stage_summary(stage, f"{next_command}{given}", open_run(run_dir).frames(), run_dir)
+
+    return tell
 
 
 def routing(config: StudyConfig) -> int:

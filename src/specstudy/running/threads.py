@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from specstudy.models.load import Pair
 
 
-def set_threads(config: StudyConfig, pair: Pair, store: Store) -> dict[str, Any] | None:
+def set_threads(config: StudyConfig, pair: Pair, store: Store | None) -> dict[str, Any] | None:
     """Let torch compute with the right number of threads from here on. Returns what the trial found, as the manifest
-    keeps it; None where there was nothing to find."""
+    keeps it; None where there was nothing to find. Without a store nothing is kept."""
     import torch
 
     from specstudy.models.device import usable_cores
@@ -30,10 +30,11 @@ def set_threads(config: StudyConfig, pair: Pair, store: Store) -> dict[str, Any]
         torch.set_num_threads(given or n_cores)
         return None
     parts = _machine_and_pair(pair, n_cores)
-    outcome = store.kept_trial(parts)
+    outcome = store.kept_trial(parts) if store else None
     if outcome is None:
         outcome = _trial(pair, n_cores)
-        store.keep_trial(parts, outcome)
+        if store:
+            store.keep_trial(parts, outcome)
     torch.set_num_threads(outcome["threads"])
     return outcome
 

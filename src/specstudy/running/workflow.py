@@ -25,6 +25,7 @@ from specstudy.prompts.prompt import Version
 from specstudy.prompts.versions import at_temperatures, poisoned, with_hidden_positions, with_lowered_keys
 from specstudy.records import ErrorRow, PromptAsked, PromptVersion
 from specstudy.running.description import describe_run
+from specstudy.running.duration import announce
 from specstudy.running.execution import executor, run_stage
 from specstudy.running.progress import Progress
 from specstudy.running.stage import Stage, shared_parts
@@ -207,13 +208,14 @@ def _measure_stages(
     if trial:
         manifest.update(run_dir, "thread_trial", trial)
     _publish_prompts(run_dir, prompts)
-    rendered, failures = _render(prompts, pair, config)
+    rendered, failures = render_all(prompts, pair, config)
     if rendered:
         notes = Counter(note for prompt in rendered for note in prompt.notes)
         described = {"generation_prompt": rendered[0].generation_prompt, "rendering_notes": dict(sorted(notes.items()))}
         manifest.update(run_dir, "prompts", described)
     if before:
         before(run_dir)
+    announce(stages, config, pair, rendered, store)
     as_here = replace(config, execution=replace(config.execution, threads=torch.get_num_threads()))
     with (
         Progress(config.execution.progress) as progress,
@@ -228,7 +230,10 @@ def _measure_stages(
     return failures
 
 
-def _render(prompts: Sequence[Prompt], pair: Pair, config: StudyConfig) -> tuple[list[RenderedPrompt], list[ErrorRow]]:
+def render_all(
+    prompts: Sequence[Prompt], pair: Pair, config: StudyConfig
+) -> tuple[list[RenderedPrompt], list[ErrorRow]]:
+    """The prompts as the models see them, and a row for each that they cannot see."""
     rendered, failures = [], []
     alike: dict[Position, Position] = {}  # very many prompts have few positions that differ
     longest = pair.context_length

@@ -14,6 +14,16 @@ def machine_sentences(result: AnalysisResult) -> list[str]:
     return [sentence for sentence in (_busy(result), _sittings(result)) if sentence]
 
 
+def load_sentence(result: AnalysisResult) -> str:
+    """Under which load speeds were timed; empty where none was."""
+    sittings = result.machine.sittings
+    if sittings.empty:
+        return ""
+    load, threads = sittings["load_average"].median(), sittings["threads"].median()
+    in_use = f"{threads:g} {'thread' if threads == 1 else 'threads'}"
+    return f"Speeds were timed at a median load of {number(load, 1)}, with {in_use} in use."
+
+
 def _busy(result: AnalysisResult) -> str:
     busy = result.machine.busy
     if result.primary and (why := busy[result.primary]):

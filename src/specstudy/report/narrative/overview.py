@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -34,6 +34,7 @@ VERDICTS = {
 }
 SMALLER = "smaller than claimed"
 FAILURES_NAMED = 5
+_SPEED_TEST = {"kind": "median", "measure": "speedup"}
 
 
 def summary_measures(result: AnalysisResult) -> dict[str, Key]:
@@ -50,16 +51,20 @@ def mean_row(result: AnalysisResult, measure: Key, category: str = "all") -> pd.
 
 
 def chain_sentence(result: AnalysisResult) -> str:
-    """How many links of the chain hold."""
-    links = [c for d, c in zip(result.declarations, result.claims, strict=True) if d.link]
-    return f"Of the chain's {len(links)} links: {_counts(links)}."
+    """Which links of the chain hold."""
+    links = {d.link: verdict_words(c) for d, c in zip(result.declarations, result.claims, strict=True) if d.link}
+    told = []
+    for words in _in_order(links.values()):
+        named = [link for link, verdict in links.items() if verdict == words]
+        told.append(f"{len(named)} {words} ({'; '.join(named)})")
+    return f"Of the chain's {len(links)} links: {', '.join(told)}."
 
 
 def claims_sentence(result: AnalysisResult) -> str:
     """How the claims came out, and what their intervals draw where that is not prompts."""
     n_prompts, n_groups = len(result.prompts), result.prompts["group"].nunique()
     drawn = f" Intervals draw {n_groups} groups, not {n_prompts} prompts." if n_groups < n_prompts else ""
-    return f"Of {len(result.claims)} claims: {_counts(result.claims)}.{drawn}"
+    return f"Of {len(result.claims)} claims: {counts(result.claims)}.{drawn}"
 
 
 def seen_sentence(result: AnalysisResult) -> str:
@@ -74,9 +79,17 @@ def seen_sentence(result: AnalysisResult) -> str:
     )
 
 
-def _counts(claims: list[Claim]) -> str:
-    told = [verdict_words(claim) for claim in sorted(claims, key=lambda claim: [*VERDICTS].index(claim.verdict))]
-    return ", ".join(f"{told.count(words)} {words}" for words in dict.fromkeys(told))
+def counts(claims: Sequence[Claim]) -> str:
+    """How many claims had each verdict."""
+    told = [verdict_words(claim) for claim in claims]
+    return ", ".join(f"{told.count(words)} {words}" for words in _in_order(told))
+
+
+def _in_order(verdicts: Iterable[str]) -> list[str]:
+    """Each verdict once, those that found something first."""
+    found = set(verdicts)
+    supported, contradicted, *others = VERDICTS.values()
+    return [words for words in (supported, contradicted, SMALLER, *others) if words in found]
 
 
 def verdict_words(claim: Claim) -> str:
@@ -89,7 +102,7 @@ def verdict_words(claim: Claim) -> str:
 
 
 def speed_sentence(result: AnalysisResult) -> str:
-    """The primary condition's speedup, above 1, below 1, or not significantly different."""
+    """The primary condition's speedup, and what the claim on it says of it."""
     row = mean_row(result, result.at("speedup")) if result.primary else None
     if row is None or result.primary is None:
         return "Speculative decoding was not measured."
@@ -97,13 +110,23 @@ def speed_sentence(result: AnalysisResult) -> str:
     bounds = interval(row["low"], row["high"])
     if not bounds:
         return f"{where} the median speedup is {number(row['value'])} over {row['n']} prompts (no interval)."
-    reading = (
-        "faster than" if row["low"] > 1 else "slower than" if row["high"] < 1 else "not significantly different from"
-    )
     return (
-        f"{where} speculative decoding is {reading} the verifier alone: median speedup {number(row['value'])} "
+        f"{where} {_speed_reading(result)}: median speedup {number(row['value'])} "
         f"({percent(result.settings.confidence)} interval {bounds}, {row['n']} prompts){_by_steps(result)}."
     )
+
+
+def _speed_reading(result: AnalysisResult) -> str:
+    """What the claim that speculation is faster came to: one speed has one verdict."""
+    claims = (c for d, c in zip(result.declarations, result.claims, strict=True) if d.test == _SPEED_TEST)
+    claim = next(claims, None)
+    if claim is None or claim.verdict not in ("supported", "contradicted"):
+        return "it is not decided whether speculative decoding is faster than the verifier alone"
+    if claim.verdict == "supported":
+        return "speculative decoding is faster than the verifier alone"
+    if claim.ci_high is not None and claim.ci_high < claim.reference:
+        return "speculative decoding is slower than the verifier alone"
+    return f"speculative decoding is not {claim.reference + claim.margin:g} times as fast as the verifier alone"
 
 
 def _by_steps(result: AnalysisResult) -> str:
