@@ -37,7 +37,7 @@ def drawn_study(tmp_path_factory: pytest.TempPathFactory) -> DrawnStudy:
     fixed = Condition(4, "model", "none", 0.7, 0.9)
     others = {"gamma": 2}, {"stop": "entropy", "stop_threshold": 0.2}, {"temperature": 1.0}
     conditions = (fixed, *(replace(fixed, **changes) for changes in others))
-    plan = Plan(n_per_category=2, n_answer_tokens=24, conditions=conditions, repetitions=2)
+    plan = Plan(n_per_category=2, n_answer_tokens=24, conditions=conditions, repetitions=2, heads=2)
     tables = with_retention(with_routing(version_tables("temperatures", {}, plan)))
     for name in ("decode_tokens", "spec_tokens", "prefill_tokens"):
         tables[name].loc[tables[name]["token_id"] == 3, "token"] = NASTY

@@ -79,7 +79,7 @@ def test_what_compares_settings_needs_several():
     names = names_of(*analysed())
     by_gamma = {"acceptance_by_gamma", "tokens_by_gamma", "speedup_by_gamma", "breakeven_by_gamma"}
     others = {"distinct_experts", "bytes_and_clock", "retention_curves", "rule_differences", "acceptance_by_sampling"}
-    assert names == set(DRAWERS) - by_gamma - others - OF_VERSIONS
+    assert names == set(DRAWERS) - by_gamma - others - OF_VERSIONS - {"head_links"}
 
 
 @pytest.mark.parametrize("versions", ["poisoned", "hidden"])

@@ -18,6 +18,12 @@ ENTROPY_LEVELS = 8
 _BITS_A_LEVEL = 0.6
 DARKEST_BITS = ENTROPY_LEVELS * _BITS_A_LEVEL
 """The darkest shade stands for so much entropy and more."""
+_MASSES = {
+    "sink_mass": "position 0",
+    "structural_mass": "template",
+    "content_mass": "content",
+    "own_mass": "answer",
+}
 _ROUND_COLUMNS = ("round", "token", "kind", "outcome", "draft_entropy_bits", "accept_prob")
 
 
@@ -42,7 +48,10 @@ class PromptToken:
 
 @dataclass(frozen=True)
 class AnswerToken:
-    """A token of the verifier's own answer; candidates are (text, probability), likeliest first."""
+    """A token of the verifier's own answer; candidates are (text, probability), likeliest first.
+
+    `masses`: where the query behind it looks, kinds of positions and shares of its attention; empty if not recorded.
+    """
 
     step: int
     text: str
@@ -51,6 +60,7 @@ class AnswerToken:
     draft_entropy_bits: float | None
     expected_accept: float | None
     candidates: tuple[tuple[str, float], ...]
+    masses: tuple[tuple[str, float], ...]
 
     @property
     def level(self) -> int:
@@ -109,7 +119,7 @@ class PromptViews:
     def __init__(self, tables: Tables, condition: Condition | None) -> None:
         spec = frame_of(tables, "spec_tokens")
         self._prefill = _by_prompt(frame_of(tables, "prefill_tokens"), "position")
-        self._decode = _by_prompt(_first_repetition(frame_of(tables, "decode_tokens")), "step")
+        self._decode = _by_prompt(_first_repetition(_with_masses(tables)), "step")
         rounds = _first_repetition(of_condition(spec, condition)) if condition else spec.iloc[:0]
         self._spec = _by_prompt(rounds.sort_values(["round", "index"], kind="stable"), "round")
         self._health = _measure(frame_of(tables, "prefill_prompts"), "context_health_soft")
@@ -149,6 +159,13 @@ def _categories(tables: Tables) -> dict[str, str]:
     names = ("prefill_prompts", "decode_runs", "spec_runs")
     keys = pd.concat([frame_of(tables, name)[["prompt_id", "category"]] for name in names]).astype(object)
     return dict(keys.drop_duplicates("prompt_id").sort_values("prompt_id").itertuples(index=False, name=None))
+
+
+def _with_masses(tables: Tables) -> pd.DataFrame:
+    """The tokens of the verifier's answers with what the query behind each pays, null where it was not recorded."""
+    key = ["prompt_id", "repetition", "step"]
+    recorded = frame_of(tables, "decode_attention_steps")[[*key, *_MASSES]]
+    return frame_of(tables, "decode_tokens").merge(recorded, on=key, how="left")
 
 
 def _first_repetition(frame: pd.DataFrame) -> pd.DataFrame:
@@ -213,6 +230,7 @@ def _answer_tokens(rows: pd.DataFrame | None) -> tuple[AnswerToken, ...]:
             draft_entropy_bits=optional(row.draft_entropy_bits),
             expected_accept=optional(row.expected_accept),
             candidates=tuple((str(token), float(p)) for token, p in zip(row.top_tokens, row.top_probs, strict=True)),
+            masses=tuple((w, float(m)) for name, w in _MASSES.items() if (m := getattr(row, name)) == m),
         )
         for row in rows_of(rows)
     )

@@ -22,6 +22,7 @@ from specstudy.report.chapters import (
     sinks,
     speed,
     stop_rules,
+    writing,
 )
 from specstudy.report.chapters.chapter import Chapter
 
@@ -31,6 +32,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     chain.CHAPTER,
     Chapter("context", "Measures of context"),
     sinks.CHAPTER,
+    writing.CHAPTER,
     categories.CHAPTER,
     acceptance.CHAPTER,
     mechanism.CHAPTER,

@@ -27,6 +27,7 @@ from specstudy.report.figures import (
     speed,
     stop_rules,
     trace,
+    writing,
 )
 from specstudy.report.style import figure_style, save
 
@@ -48,6 +49,9 @@ DRAWERS: dict[str, Callable[[AnalysisResult, Tables], Figure | None]] = {
     "soft_health_by_length": health.soft_health_by_length,
     "context_matrix": health.context_matrix,
     "entropy_trace": trace.entropy_trace,
+    "attention_links": writing.attention_links,
+    "writing_trace": writing.writing_trace,
+    "head_links": writing.head_links,
     "reliability": context.reliability,
     "round_time": speed.round_time,
     "acceptance_by_gamma": gammas.acceptance_by_gamma,
@@ -100,6 +104,13 @@ CAPTIONS: dict[str, str] = {
     "context_matrix": "Correlations among context measures. A dash: the measure does not vary.",
     "entropy_trace": "One answer, token by token: entropy of the verifier and of the draft on the same text "
     "(the prompt whose mean entropy is the median).",
+    "attention_links": "What the query behind each token attends to, against what comes of the token: the token's "
+    "place in the answer, and kind and surprisal of the token fed are held constant (of drafted tokens draft entropy "
+    "too). Grey: the same with attention turned within the answer by random amounts.",
+    "writing_trace": "One answer, token by token: the verifier's entropy, and what the query behind each token pays to "
+    "position 0 (the prompt whose correlation of the two is the median over prompts; its first answer).",
+    "head_links": "Each attention head's mass or entropy against the verifier's entropy, within answers. A ring: the "
+    "head with the strongest correlation on every other prompt; a square: the one that pays the token before most.",
     "reliability": "Intraclass correlation across answers to one prompt, stepped up to the number of answers. The "
     "noise ceiling of a correlation of two texts is the square root of the product of the two reliabilities.",
     "round_time": "Where the time of a round goes: forward passes of the draft, forward pass of the verifier, and "
