@@ -44,7 +44,7 @@ def test_the_summary_says_what_was_found_and_where_it_is(capsys):
         "At gamma 4 speculative decoding is faster",
         "median speedup 1.",
         "from step times 1.",
-        "Supported: The lower the draft's entropy over an answer",
+        "- Supported: The lower the verifier's entropy over an answer",
         "median load of 1.0, with 1 thread in use",
         "`make show claims` lists them",
         "next make show id=ambiguous-01",
@@ -81,7 +81,10 @@ def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
     assert "equal 3, tokens 32" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(("speedup", "words"), [(1.2, "is faster than"), (0.8, "slower than"), (1.0, "not 1.05 times")])
+@pytest.mark.parametrize(
+    ("speedup", "words"),
+    [(1.2, "At gamma 4 speculative decoding is faster than"), (0.8, "slower than"), (1.0, "not 1.05 times")],
+)
 def test_speed_is_said_plainly_and_as_its_claim_says(capsys, speedup, words):
     drafted = analysed(Plan(n_answer_tokens=8, speedup=speedup), stages=("spec",))
     assert words in " ".join(summary_of(*drafted, capsys).split())
@@ -91,8 +94,7 @@ def test_a_speed_that_its_claim_does_not_decide_is_not_called_faster(capsys):
     result, tables = analysed(Plan(n_answer_tokens=8, speedup=1.2, load_average=4.0), stages=("spec",))
     assert {claim.claim_id: claim.verdict for claim in result.claims}["speedup_above_one"] == "undecided"
     words = " ".join(summary_of(result, tables, capsys).split())
-    assert "is faster" not in words
-    assert "not decided whether" in words
+    assert "At gamma 4 it is not decided whether" in words
 
 
 def test_a_quiet_machine_needs_no_word_and_a_busy_one_is_named(capsys):
