@@ -17,6 +17,8 @@ def context(result: AnalysisResult, tables: Tables, manifest: Mapping[str, Any])
         for name, section in manifest.items()
         if isinstance(section, Mapping) and section and name != "self_checks"
     ]
+    # A run ends after its page is made.
+    sections = [(n, {k: v for k, v in s.items() if n != "time" or v is not None}) for n, s in sections]
     return {"sections": sections} if sections else None
 
 
