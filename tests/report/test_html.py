@@ -173,8 +173,8 @@ def test_what_the_template_did_is_told(nasty_page):
 
 
 def test_a_token_of_the_answer_says_where_its_query_looks(nasty_page):
-    masses = ", ".join(rf"{kind} 0\.\d\d" for kind in ("position 0", "template", "content", "answer"))
-    assert re.search(rf'data-d="[0-9.]+ bits[^"]*; attention {masses}', nasty_page)
+    masses = ", ".join(rf"{kind}: 0\.\d\d" for kind in ("position 0", "template", "content", "answer"))
+    assert re.search(rf'data-d="[0-9.]+ bits[^"]*; attention to {masses}', nasty_page)
 
 
 def test_candidates_are_told_by_their_texts(nasty_page):

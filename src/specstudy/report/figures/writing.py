@@ -40,15 +40,15 @@ def attention_links(result: AnalysisResult, tables: Tables) -> Figure | None:
     outcomes = [name for name in (*OUTCOMES, FATE) if any(row.outcome == name for row in rows)]
     if not outcomes:
         return None
-    figure = new_figure(2.6 + 2.2 * len(outcomes), 4.8)
+    figure = new_figure(2.2 + 1.85 * len(outcomes), 4.8)
     panels = figure.subplots(1, len(outcomes), sharex=True, sharey=True, squeeze=False)[0]
     for axes, outcome in zip(panels, outcomes, strict=True):
         for layers, (words, color, marker, shift) in _LAYERS.items():
             of_layers = [row for row in rows if (row.layers, row.outcome) == (layers, outcome)]
             _draw_links(axes, of_layers, words, color, marker, shift)
         axes.axvline(0, color=INK, linewidth=0.8, zorder=0)
-        axes.set_title(wrapped(phrase(outcome), 26))
-        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.set_title(wrapped(phrase(outcome), 22))
+        axes.xaxis.set_major_locator(MaxNLocator(5))
     panels[0].set_yticks(range(len(ATTENTION_MEASURES)), [wrapped(phrase(name), 24) for name in ATTENTION_MEASURES])
     panels[0].set_ylim(len(ATTENTION_MEASURES) - 0.5, -0.5)
     n = max(row.n for row in rows)
