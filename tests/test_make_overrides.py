@@ -116,7 +116,7 @@ VALUES_OF_SYNTAX = st.text("$(){}[]\\\"'`;&|=: ~#,\t\n%ax-+é", max_size=15)
 
 
 @given(st.lists(VALUES | VALUES_OF_SYNTAX, min_size=1, max_size=12))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_arrives_less_blanks_at_its_start(project: Path, values: Sequence[str]) -> None:
     words = [f"some.key{index}={value.lstrip(MAKES_BLANKS)}" for index, value in enumerate(values)]
     assert words_that_arrive(project, "study", *words) == words

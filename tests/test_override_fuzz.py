@@ -38,8 +38,8 @@ def assert_configurations_or_line(given_words: list[str], sweep: bool) -> None:
 
 
 several_words = st.lists(words.filter(lambda word: not word.startswith("-")), min_size=1, max_size=3)
-FEW = settings(max_examples=30, deadline=None)
-MANY = settings(max_examples=500, deadline=None)
+FEW = settings(max_examples=30)
+MANY = settings(max_examples=500)
 
 
 @FEW

@@ -135,7 +135,7 @@ NASTY_TEXTS = [
 
 
 @given(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0")).map(lambda text: "/" + text))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example("/a b/c=(1)$x")
 @example("/${HOME}/\\${x}\\\\${y}'\\'\\")
 def test_a_path_may_hold_anything(path: str) -> None:

@@ -48,7 +48,7 @@ def test_an_expert_that_never_changes_is_counted_once() -> None:
     assert (1 - stationary(popularity, np.tile(popularity, (3, 1)))[:, 0]).sum() == pytest.approx(1.0)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(p=st.floats(0.05, 0.95), stay=st.floats(0.05, 0.95))
 def test_three_tokens_of_a_markov_chain_follow_from_their_pairs_only_if_the_far_pair_is_given(
     p: float, stay: float

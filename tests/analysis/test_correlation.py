@@ -149,7 +149,7 @@ def test_a_measure_fixed_by_the_covariates_has_no_partial_correlation():
 
 
 @given(st.integers(3, 12), st.integers(0, 2**31), st.sampled_from(["pearson", "spearman"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_an_estimate_is_whole_or_null_and_never_nan(n, seed, method):
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 3, n).astype(float), rng.integers(0, 4, n).astype(float)

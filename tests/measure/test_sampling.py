@@ -232,7 +232,6 @@ def test_draw_is_the_inverse_of_the_cumulative_distribution():
     assert drawn(weights, uniforms).tolist() == [0, 0, 2, 2, 3, 3]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_drawn_frequencies_follow_the_weights(seed):
     # Chi-square over 4000 draws; false alarm 1e-6 an example.

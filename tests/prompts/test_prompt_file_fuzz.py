@@ -107,13 +107,13 @@ def assert_can_be_stored(prompt: Prompt) -> None:
 
 
 @given(prompt_files())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_any_prompt_file(file: tuple[str, bytes]) -> None:
     read_whatever_it_is(file)
 
 
 @pytest.mark.long
 @given(prompt_files())
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, suppress_health_check=list(HealthCheck))
 def test_a_thousand_prompt_files(file: tuple[str, bytes]) -> None:
     read_whatever_it_is(file)

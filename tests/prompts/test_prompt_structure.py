@@ -114,7 +114,7 @@ class TestChatML:
         assert template_positions(rendered) == template_positions(render(ask("x"), self.tokenizer))
 
     @given(text=st.text(min_size=1), system=st.none() | st.text())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_any_text_is_found_again(self, text: str, system: str | None) -> None:
         rendered = render(ask(text, system), self.tokenizer)
         assert content_text(rendered, self.tokenizer) == text
@@ -178,7 +178,7 @@ class TestOtherTemplates:
         assert content_text(render(ask(" Why? "), tokenizer), tokenizer) == "Why? "
 
     @given(text=st.text(min_size=1))
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     def test_any_text_that_the_template_strips_is_found_again(self, text: str) -> None:
         tokenizer = byte_level_tokenizer(LLAMA2, ["<s>"], bos="<s>")
         assert content_text(render(ask(text), tokenizer), tokenizer) == text.strip()

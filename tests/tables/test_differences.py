@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specstudy.tables.differences import differences, flatten, override_text
@@ -31,7 +31,6 @@ def test_values_are_written_as_in_an_override(value: object, text: str) -> None:
     assert override_text(value) == text
 
 
-@settings(deadline=None)
 @given(CONFIGS)
 def test_flat_keys_lead_to_their_values(config: dict[str, object]) -> None:
     for key, value in flatten(config).items():
@@ -43,7 +42,6 @@ def test_flat_keys_lead_to_their_values(config: dict[str, object]) -> None:
     assert differences(config, config) == {}
 
 
-@settings(deadline=None)
 @given(CONFIGS, CONFIGS)
 def test_differences_are_the_same_from_both_sides(one: dict[str, object], two: dict[str, object]) -> None:
     assert differences(one, two) == {key: (a, b) for key, (b, a) in differences(two, one).items()}

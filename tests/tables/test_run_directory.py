@@ -335,7 +335,7 @@ def test_a_row_that_two_groups_have_is_refused(tmp_path: Path, monkeypatch: pyte
         consolidate(tmp_path, "decode", [result, result])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(pieces=st.lists(st.integers(0, 4), max_size=8), chunk=st.integers(1, 3))
 def test_joined_pieces_are_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[int], chunk: int

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from table_examples import example, examples, rows
 
@@ -80,7 +80,6 @@ def test_a_column_of_nothing_but_nulls_keeps_its_type(table: str) -> None:
     assert pa.concat_tables([rows_of_nulls, empty_table(table)]).num_rows == 1
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_rows_come_back_from_a_file_as_they_were(data: st.DataObject) -> None:
     table = data.draw(st.sampled_from(list(TABLES)))
@@ -164,7 +163,6 @@ def test_a_doubled_key_is_named() -> None:
         check_unique("spec_rounds", to_table("spec_rounds", doubled))
 
 
-@settings(deadline=None)
 @given(st.permutations(range(6)))
 def test_sorting_by_key_forgets_the_order(order: list[int]) -> None:
     records = [example("decode_tokens", prompt_id=f"p{n // 3}", step=n % 3) for n in range(6)]

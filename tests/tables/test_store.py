@@ -59,7 +59,7 @@ def test_a_table_without_rows_comes_back_empty_and_typed(store: Store) -> None:
     assert result == {table: empty_table(table) for table in STAGE_TABLES["decode"]}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.data())
 def test_any_result_comes_back_as_it_was(store: Store, data: st.DataObject) -> None:
     stage = data.draw(st.sampled_from(STORED_STAGES))
@@ -303,7 +303,6 @@ def test_a_part_that_json_cannot_say_is_refused(value: object) -> None:
         result_key({"part": value})
 
 
-@settings(deadline=None)
 @given(st.text(st.characters()))
 def test_any_text_can_be_a_part(text: str) -> None:
     assert len(result_key({"prompt": text})) == 64
