@@ -65,7 +65,8 @@ def names_of(result, tables) -> set[str]:
 
 
 def test_every_figure_is_drawn_as_png_and_svg(drawn_study):
-    expected = [f"{name}.{kind}" for name in DRAWERS for kind in ("png", "svg")]
+    here = [name for name in DRAWERS if name != "lowered_sinks"]  # of versions that this study does not have
+    expected = [f"{name}.{kind}" for name in here for kind in ("png", "svg")]
     assert [path.name for path in drawn_study.figures] == expected
     assert set(CAPTIONS) == set(DRAWERS)
     for path in drawn_study.figures:
@@ -99,7 +100,9 @@ def test_lowered_keys_are_drawn_against_the_attention_that_moved():
     shifts = {"structural_lowered": Shift(entropy_bits=0.5, moved=0.1), "content_lowered": Shift(moved=0.02)}
     tables = version_tables("lowered", shifts, SMALL, noise=0.0)
     result = analyze(tables, FAST)
-    entropy, acceptance = DRAWERS["lowered_sinks"](result, {}).axes
+    figure = DRAWERS["lowered_sinks"](result, {})
+    figure.draw_without_rendering()
+    entropy, acceptance = figure.axes
     drawn = {line.get_label(): line.get_xydata() for line in entropy.get_lines() if len(line.get_xdata()) == 3}
     words = {kind: kind_words(kind) for kind in shifts}
     assert set(drawn) == set(words.values()), "what the verifier writes does not depend on the draft"
