@@ -114,7 +114,8 @@ def test_the_page_is_whole_and_holds_every_figure(nasty_page):
     page = Page(nasty_page)
     assert page.open == []
     assert len(set(page.ids)) == len(page.ids)
-    assert sorted(i for i in page.ids if i.startswith("figure-")) == sorted(f"figure-{name}" for name in DRAWERS)
+    here = set(DRAWERS) - {"lowered_sinks"}  # of versions that this study does not have
+    assert {i for i in page.ids if i.startswith("figure-")} == {f"figure-{name}" for name in here}
     assert page.tags.count("details") > 10
 
 
