@@ -81,6 +81,30 @@ def test_groups_of_equal_size_do_not_share_their_draws():
     assert estimate.high - estimate.low > values.std()
 
 
+def test_the_mean_of_prompts_in_groups_weighs_prompts_and_draws_groups():
+    """One, two, three and four prompts a group; the interval is that of group sums over group sizes, by hand."""
+    groups = np.repeat(np.arange(4), [1, 2, 3, 4])
+    values = np.arange(10.0) ** 2
+    found = mean(values, SETTINGS, groups=groups)
+    assert (found.n, found.value) == (10, pytest.approx(28.5))
+    sums, sizes = np.array([0.0, 5.0, 50.0, 230.0]), np.array([1.0, 2.0, 3.0, 4.0])
+    rng = np.random.default_rng([0, 4])
+    drawn = [rng.integers(4, size=4) for _ in range(3000)]
+    samples = [sums[of].sum() / sizes[of].sum() for of in drawn]
+    without = (sums.sum() - sums) / (sizes.sum() - sizes)
+    parts = 3 / 4 * (without - without.mean()) ** 2
+    degrees = min(2 * parts.sum() ** 2 / ((parts - parts.mean()) ** 2).sum(), 3)
+    tail = np.sqrt(parts.sum()) / np.std(samples) * stats.t.ppf(0.975, degrees)
+    ends = np.quantile(samples, stats.norm.cdf([-tail, tail]))
+    assert (found.low, found.high) == (pytest.approx(ends[0]), pytest.approx(ends[1]))
+
+
+def test_prompts_of_a_group_are_averaged_before_two_sides_are_compared():
+    a, b = np.array([0.0, 6.0, 6.0, 2.0, 1.0]), np.array([1.0, 1.0, 0.0, 5.0])
+    found = difference(a, b, SETTINGS, groups=(np.array([0, 1, 1, 2, 1]), np.array([3, 3, 4, 5])))
+    assert (found.n, found.value) == (9, pytest.approx((0 + 13 / 3 + 2) / 3 - (1 + 0 + 5) / 3))
+
+
 def test_means_of_too_little_have_a_reason():
     assert mean(np.array([1.0, np.nan]), SETTINGS).null_reason == "1 independent prompts; an interval needs 3"
     assert "5 and 2" in difference(np.arange(5.0), np.arange(2.0), SETTINGS).null_reason

@@ -14,6 +14,7 @@ from synthetic_versions import POISONS, Shift, version_tables
 
 from specstudy.analysis.bootstrap import AnalysisSettings
 from specstudy.analysis.interventions import Interventions, analyze_interventions
+from specstudy.analysis.links import link_verdicts
 from specstudy.analysis.study import AnalysisResult, analyze
 from specstudy.condition import STUDY_CONDITION
 from specstudy.records import Claim, LinkVerdict
@@ -201,6 +202,13 @@ def test_temperatures_are_compared_by_both_ends_or_from_end_to_end() -> None:
     measured = tables("temperatures", temperature=shift)
     measured["prompt_versions"] = measured["prompt_versions"].query("dose >= 0")
     assert claims_from(measured)["entropy_of_both_lowers_acceptance"].verdict == "not_run"
+
+
+def test_temperatures_below_the_studys_own_are_asked_at_the_lowest_alone(temperatures: Interventions) -> None:
+    """Doses -1, 1 and 2 turned round, the one above 0 left out: -1 and -2."""
+    below = temperatures.versions.assign(dose=-temperatures.versions["dose"]).query("dose <= 0")
+    effects = [replace(row, dose=-row.dose) for row in temperatures.effects]
+    assert {row.dose for row in link_verdicts(below, effects, FAST)} == {-2}
 
 
 def test_temperatures_both_ways_are_asked_at_both_ends(temperatures: Interventions) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from attention_models import eager_maps
 from small_tokenizers import byte_level_tokenizer
 
 from specstudy import formulas
@@ -61,6 +62,20 @@ def test_rounds_and_tokens_add_up_to_the_run(pair, rendered):
     assert run.acceptance_rate == run.n_accepted / run.n_proposed
     tested = [t.expected_accept for t in drafted if t.outcome != "untested"]
     assert run.alpha_expected == pytest.approx(np.mean(tested))
+
+
+@pytest.mark.parametrize("proposer", ["model", "prompt_lookup", "early_exit"])
+def test_attention_has_a_row_for_every_token_of_the_answer_at_the_place_that_it_was_drafted_for(
+    pair, rendered, proposer
+):
+    records = measured(pair, rendered, proposer=proposer)
+    rows = [(row.round, row.index) for row in records["spec_attention_steps"]]
+    assert rows == [(r.round, place) for r in records["spec_rounds"] for place in range(r.n_emitted)]
+    tested = {(t.round, t.index) for t in records["spec_tokens"] if t.outcome in ("accepted", "rejected")}
+    assert tested <= {*rows}
+    by_hand = eager_maps(pair.verifier, [*IDS, *(t.token_id for t in records["spec_tokens"] if t.emitted)])
+    paid = by_hand[:, :, len(IDS) - 1 : -1, 0].mean((0, 1))
+    assert [row.sink_mass for row in records["spec_attention_steps"]] == pytest.approx(paid, abs=1e-5)
 
 
 def test_untested_tokens_carry_nothing_of_the_verifier(pair, rendered):

@@ -13,6 +13,8 @@ from synthetic import Plan, make_tables
 from specstudy.analysis.study import analyze
 from specstudy.errors import UserError
 from specstudy.report import claims_terminal, terminal
+from specstudy.report.checks import checks_sentence
+from specstudy.report.console import report_console
 from specstudy.report.narrative.overview import models_sentence
 
 LOADED = {"verifier": {"name": "Big", "note": "Q4_1, dequantised"}, "draft": {"name": "Small", "note": ""}}
@@ -79,6 +81,23 @@ def test_a_failed_self_check_is_the_first_and_the_last_thing_said(capsys):
     assert "Self-checks: FAILED: greedy decoding" in text
     claims_terminal.show_checks({"self_checks": {"speculate": check}})
     assert "equal 3, tokens 32" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_a_check_says_is_printed_as_it_is(capsys):
+    claims_terminal.show_checks({"self_checks": {"speculate": {"passed": False, "error": "no file [/tmp/x] for [a]"}}})
+    assert "no file [/tmp/x] for [a]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("passed", "words"), [(True, "2 passed"), (False, "FAILED: this older run")])
+def test_checks_without_a_verdict_of_their_own_have_that_of_their_stage(passed, words):
+    checks = {"speculate": {"passed": passed, "greedy": {"n_equal": 3}, "distribution": {"p_value": 0.5}}}
+    assert words in checks_sentence({"self_checks": checks})
+
+
+@pytest.mark.parametrize(("columns", "width"), [("72", 72), ("", 100), ("0", 100), ("wide", 100)])
+def test_the_width_of_plain_text_is_a_number_of_columns(columns, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert report_console().width == width
 
 
 @pytest.mark.parametrize(

@@ -48,15 +48,16 @@ OF_TEMPERATURES = (Link("entropy to acceptance", "mean_sampling_entropy_bits", "
 def link_verdicts(
     versions: pd.DataFrame, effects: Sequence[VersionEffect], settings: AnalysisSettings
 ) -> list[LinkVerdict]:
-    """A row a link and kind, at the kind's largest dose, and at its least if that is below 0. Kinds that others are
-    compared with are not asked."""
+    """A row a link and kind, at the kind's largest dose, and at its least where doses go below 0 (at that alone where
+    all do). Kinds that others are compared with are not asked."""
     found = {(row.kind, row.dose, row.measure): row for row in effects}
     altered = versions[versions["control_id"].notna().to_numpy(dtype=bool)]
     controls = control_kinds(versions)
     verdicts = []
     for kind, rows in altered.groupby("kind", sort=False):
         least, largest = int(rows["dose"].min()), int(rows["dose"].max())
-        for link, dose in product(_links(rows), (least, largest) if least < 0 < largest else (largest,)):
+        ends = ([least] if least < 0 else []) + ([largest] if largest >= 0 else [])
+        for link, dose in product(_links(rows), ends):
             if kind not in controls:
                 moved = found[str(kind), dose, link.moved] if link.moved else None
                 verdicts.append(_verdict(link, moved, found[str(kind), dose, link.watched], settings))

@@ -17,7 +17,8 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One check: what it compares, whether it passed (None where an older run does not say), what was measured."""
+    """One check: what it compares, whether it passed (None where a stage of an older run failed in some check and does
+    not say in which), what was measured."""
 
     stage: str
     meaning: str
@@ -35,7 +36,7 @@ def check_rows(manifest: Mapping[str, Any]) -> Iterator[CheckRow]:
                 yield CheckRow(
                     stage,
                     _MEANINGS.get(name, f"the models as altered: {_words(name)}"),
-                    values.get("passed"),
+                    values.get("passed", outcome.get("passed") or None),
                     _measured(values),
                 )
 
@@ -45,8 +46,9 @@ def checks_sentence(manifest: Mapping[str, Any]) -> str:
     rows = [*check_rows(manifest)]
     if not rows:
         return "Self-checks: none was run."
-    if failed := [row for row in rows if row.passed is False]:
-        return f"Self-checks: FAILED: {'; '.join(row.meaning for row in failed)}. `make show checks` has the numbers."
+    if failed := [row for row in rows if not row.passed]:
+        which = "; ".join(row.meaning for row in failed if row.passed is False) or "this older run does not say which"
+        return f"Self-checks: FAILED: {which}. `make show checks` has the numbers."
     return f"Self-checks: {len(rows)} passed (`make show checks`)."
 
 

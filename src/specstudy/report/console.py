@@ -14,10 +14,12 @@ _PLAIN_WIDTH = 100
 
 def report_console() -> Console:
     """A console on stdout. Away from a terminal it is as wide as COLUMNS says, else 100 columns, without colour."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if console.is_terminal:
         return console
-    return Console(highlight=False, width=int(os.environ.get("COLUMNS", _PLAIN_WIDTH)), no_color=True)
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() and int(columns) else _PLAIN_WIDTH
+    return Console(highlight=False, markup=False, width=width, no_color=True)
 
 
 def report_table(title: str) -> Table:

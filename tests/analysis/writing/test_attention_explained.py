@@ -117,4 +117,6 @@ def test_few_prompts_or_layers_have_a_reason() -> None:
     assert all(row.estimate is None and "layers" in row.null_reason for row in shallow)
     unmeasured = attention_explained(written(6).assign(expected_accept=np.nan), SETTINGS).rows
     assert [row.estimate is None for row in unmeasured] == [False, True, True]
+    greedy = attention_explained(written(6).assign(expected_accept=1.0), SETTINGS).rows
+    assert [row.null_reason for row in greedy] == [None, *["it does not vary within answers"] * 2]
     assert attention_explained(written()[:0], SETTINGS).rows == []

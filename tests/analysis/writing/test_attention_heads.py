@@ -63,6 +63,18 @@ def test_by_mass_the_head_that_looks_most_at_the_token_before_is_taken(tables: T
     assert (row.measure, row.layer, row.head) == ("previous_mass", 0, 2)
 
 
+def test_by_mass_too_a_head_is_chosen_on_other_prompts_than_it_is_tested_on(tables: Tables) -> None:
+    """One head looks most at the token before where heads are chosen, another, and more so, where they are tested."""
+    heads = tables["decode_attention_heads"]
+    testing = heads["prompt_id"].isin(sorted(heads["prompt_id"].unique())[1::2])
+    place = heads["layer"] * 3 + heads["head"]
+    more = np.select([~testing & (place == 2), testing & (place == 1)], [0.3, 0.6])
+    masses = [values + np.float16(own) for values, own in zip(heads["previous_mass"], more, strict=True)]
+    result = found({**tables, "decode_attention_heads": heads.assign(previous_mass=masses)})
+    row = next(row for row in result.rows if row.chosen_by == BY_MASS)
+    assert (row.layer, row.head) == (0, 2)
+
+
 def test_groups_choose_or_test_whole(tables: Tables) -> None:
     ids = sorted(tables["decode_runs"]["prompt_id"].unique())
     groups = pd.DataFrame({"prompt_id": ids, "category": "code", "group": [f"g{i // 5}" for i in range(10)]})

@@ -113,6 +113,11 @@ def test_between_prompts_length_is_held() -> None:
     assert found.n_between == 30
 
 
+def test_between_prompts_an_answer_counts_as_much_as_a_longer_one() -> None:
+    tokens = pd.DataFrame({"prompt_id": "p", "repetition": [0, 1, 1, 1], "sink_mass": [0.0, 1.0, 1.0, 1.0]})
+    assert links._prompt_means(tokens, ["sink_mass"], ["p"])["sink_mass"].tolist() == [0.5]
+
+
 @alone
 def test_groups_are_drawn_whole() -> None:
     """Prompts in threes that agree in their link: fewer independent ones, a wider interval."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from specstudy.analysis.writing import partial
 from specstudy.analysis.writing.partial import FEWEST_STEPS, Answer, coefficients, partial_spearman
 
 N = 40
@@ -96,6 +97,19 @@ def test_answers_are_averaged_within_prompts_and_short_ones_have_no_coefficient(
     for name in ("found", "shifted"):
         parts = [getattr(each, name)[0] for each in alone]
         np.testing.assert_allclose(getattr(found, name), [(parts[1] + parts[2]) / 2, parts[0]])
+
+
+def test_a_shift_is_far_from_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 40 tokens at least 5 either way."""
+    drawn: list[int] = []
+
+    def noting(x: np.ndarray, y: np.ndarray, held: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+        drawn.extend(shifts)
+        return partial_spearman(x, y, held, shifts)
+
+    monkeypatch.setattr(partial, "partial_spearman", noting)
+    coefficients([Answer("a", 0, *measured())], (3, 2), 0, 400)
+    assert (min(drawn), max(drawn), len(drawn)) == (5, 35, 400)
 
 
 def test_shifts_depend_on_the_answer_and_the_seed_alone() -> None:

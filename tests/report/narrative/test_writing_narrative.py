@@ -53,3 +53,6 @@ def test_chosen_heads_are_told_with_the_prompts_that_tested_them() -> None:
     assert len(told) == 4
     assert told[0].startswith("Layer 1, head 0, chosen")
     assert all("other 7 prompts" in one for one in told)
+    row = next(row for row in WRITING.attention_head_links if row.chosen_by)
+    (unknown,) = head_sentences([replace(row, estimate=None, ci_low=None, ci_high=None, null_reason="too few")])
+    assert "(too few)" in unknown

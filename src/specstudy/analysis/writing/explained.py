@@ -56,7 +56,7 @@ def _explained(
     curved = [*CONTINUOUS, *(["draft_entropy_bits"] if held == DRAFT_ENTROPY else [])]
     tokens = written[[*ANSWER, "group", *curved, *KINDS, outcome, *attention]].dropna()
     groups, n_groups = numbered(tokens["group"].astype(object))
-    reason = _why_not(tokens, attention, n_groups)
+    reason = _why_not(tokens, outcome, attention, n_groups)
     n_prompts = int(tokens["prompt_id"].nunique())
     if reason:
         told = with_attention = gain = Estimate(n_prompts, null_reason=reason)
@@ -86,12 +86,12 @@ def _explained(
     return row, gain
 
 
-def _why_not(tokens: pd.DataFrame, attention: Sequence[str], n_groups: int) -> str | None:
+def _why_not(tokens: pd.DataFrame, outcome: str, attention: Sequence[str], n_groups: int) -> str | None:
     if not attention:
         return "the model has no three thirds of layers"
     if n_groups < FEWEST_GROUPS:
         return f"{n_groups} independent prompts with every measure; {FEWEST_GROUPS} are needed to leave some out"
-    return None if len(tokens) else "no tokens"
+    return None if _within(tokens[[outcome]], tokens).size else "it does not vary within answers"
 
 
 def _curved(tokens: pd.DataFrame, continuous: Sequence[str]) -> pd.DataFrame:

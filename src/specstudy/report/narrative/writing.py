@@ -60,6 +60,7 @@ def head_sentences(rows: list[AttentionHeadLink]) -> Iterator[str]:
         if row.chosen_by:
             how = "most attention to the token before" if row.chosen_by == BY_MASS else "strongest correlation"
             told = f"{number(row.estimate)} {interval(row.ci_low, row.ci_high)}".strip()
+            told += f" ({row.null_reason})" if row.null_reason else ""
             yield (
                 f"Layer {row.layer}, head {row.head}, chosen on every other prompt for the {how}: "
                 f"{phrase(row.measure)} with verifier entropy {told} on the other {row.n} prompts "
