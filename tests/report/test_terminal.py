@@ -190,7 +190,7 @@ def test_claims_are_listed_by_family_and_those_of_other_runs_in_one_line(capsys)
     assert f"{len(elsewhere)} claims need another run:" in words
     for claim in result.claims:
         assert (claim.statement in words_of_the_last_column(text)) == (claim not in elsewhere)
-    for run in ("sampling_sweep", "poisoned", "hidden_positions", "temperatures"):
+    for run in ("sampling_sweep", "poisoned", "sinks_lowered", "temperatures", "kv_retention"):
         assert words.count(f"experiment={run}") == 1
 
 

@@ -56,7 +56,7 @@ def test_it_is_asked_for_by_its_setting_alone(tmp_path: Path, pair: Pair) -> Non
     assert studies.stages_of(config) == [*studies.STAGES]
     asked = configuration(tmp_path, TWO, "retention.budgets=0.5")
     assert studies.stages_of(asked) == [*studies.STAGES, RETENTION]
-    prompts = workflow._render(workflow.chosen_prompts(config)[0], pair, config)[0]
+    prompts = workflow.render_all(workflow.chosen_prompts(config)[0], pair, config)[0]
     for stage in (DECODE, SPECULATE):
         one, other = (
             [task.key for task in tasks_of(stage, c, shared_parts(stage, c, pair), prompts)] for c in (config, asked)
@@ -68,7 +68,7 @@ def test_results_are_kept_apart_by_budgets(tmp_path: Path, pair: Pair) -> None:
     keys = set()
     for budgets in ("0.5", "[0.5,0.75]"):
         config = configuration(tmp_path, TWO, f"retention.budgets={budgets}")
-        prompts = workflow._render(workflow.chosen_prompts(config)[0], pair, config)[0]
+        prompts = workflow.render_all(workflow.chosen_prompts(config)[0], pair, config)[0]
         keys |= {task.key for task in tasks_of(RETENTION, config, shared_parts(RETENTION, config, pair), prompts)}
     assert len(keys) == 4
 
@@ -76,7 +76,7 @@ def test_results_are_kept_apart_by_budgets(tmp_path: Path, pair: Pair) -> None:
 def test_versions_that_alter_the_models_are_left_out(tmp_path: Path, pair: Pair) -> None:
     config = configuration(tmp_path, TWO, "retention.budgets=0.5", "prompts.versions=temperatures")
     prompts = workflow.prompt_versions(config, workflow.chosen_prompts(config)[0], pair)
-    rendered = workflow._render(prompts, pair, config)[0]
+    rendered = workflow.render_all(prompts, pair, config)[0]
     units = [unit for prompt in rendered for unit in RETENTION.units(config, prompt)]
     assert len(rendered) > len(units) == len(TWO)
 

@@ -14,8 +14,7 @@ from specstudy.measure.sinks import answer_sums, prefill_sums
 from specstudy.models.cache import CachedModel
 from specstudy.models.load import LanguageModel, Pair
 from specstudy.models.lowered_scores import lowered_scores
-from specstudy.prompts.prompt import RenderedPrompt
-from specstudy.prompts.versions import CONTENT
+from specstudy.prompts.prompt import CONTENT, RenderedPrompt
 from specstudy.records import LoweredKeys
 from specstudy.seeds import uniforms
 

@@ -17,6 +17,10 @@ class Message:
         return self.role == "system" and not self.content.strip()
 
 
+STRUCTURAL, CONTENT = "structural", "content"
+"""The keys that a version scores lower."""
+
+
 @dataclass(frozen=True)
 class Version:
     """Which version of which prompt this is, and with which it is compared (None: it is the unaltered one).

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from specstudy.prompts.poisoned import Context, Count, versions_of
-from specstudy.prompts.prompt import Prompt, Version
+from specstudy.prompts.prompt import CONTENT, STRUCTURAL, Prompt, Version
 
 SEPARATOR = "~"
 HIDDEN_POSITIONS = ("first", "boundary")
 RANDOM_POSITION = "random"
-STRUCTURAL, CONTENT = "structural", "content"
 
 
 def poisoned(
