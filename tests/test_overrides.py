@@ -1,3 +1,4 @@
+import json
 import os
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from specstudy.config import StudyConfig
+from specstudy.config import DecodeConfig, RetentionConfig, StudyConfig, all_rules, to_mapping
 from specstudy.errors import UserError
 from specstudy.overrides import choices, groups, prepare, study_config, sweep_configs
 
@@ -19,6 +20,17 @@ def test_the_yaml_files_and_the_dataclasses_have_the_same_defaults() -> None:
 )
 def test_every_choice_composes(word: str) -> None:
     study_config([word])
+
+
+def test_every_setting_can_be_given_by_its_name() -> None:
+    told = to_mapping(StudyConfig())
+    words = []
+    for key in all_rules():
+        section, _, name = key.rpartition(".")
+        value = told[section][name] if section else told[name]
+        words.append(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+    config = study_config(words)
+    assert (config.spec, config.decode, config.retention) == (StudyConfig().spec, DecodeConfig(), RetentionConfig())
 
 
 def test_overrides_change_what_they_name_and_nothing_else() -> None:
