@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "formulas": {"errors"},
     "rules": {"errors"},
     "config": {"errors", "rules", "condition"},
-    "overrides": {"errors", "rules", "config"},
+    "overrides": {"errors", "rules", "config", "tables"},
     "prompts": GROUND,
     "models": GROUND,
     "measure": GROUND | {"prompts", "models"},
@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": GROUND,
     "analysis": GROUND | {"tables"},
     "report": GROUND | {"tables", "analysis"},
-    "command_line": GROUND | {"overrides", "models"},
+    "command_line": GROUND | {"overrides", "models", "tables"},
     "__init__": {"tables", "overrides", "running"},
 }
 MAY_IMPORT["running"] = MAY_IMPORT.keys() - {"command_line", "__init__"}
