@@ -21,6 +21,8 @@ MOST = 5
 MOST_OF_A_FAMILY = 2
 WITHIN_CLAIM = "draft_entropy_and_expected_acceptance"
 BEST_KNOWN = (
+    "sink_mass_falls_with_entropy",
+    "attention_adds_to_draft_entropy",
     "structured_accepted_more",
     "first_position_is_sink",
     "code_and_math_surer_than_prose",
@@ -35,6 +37,8 @@ BEST_KNOWN = (
 _ESTIMATES = {
     "correlation": "rank correlation",
     "ordering": "rank correlation",
+    "attention_link": "rank correlation",
+    "attention_gain": "gain",
     "token_mean": "mean",
     "paired": "difference",
     "version": "difference",
