@@ -40,8 +40,9 @@ PREFILL_WAITS = {*ATTENTION, "sinks.negative_log2_likelihoods"}  # once a block 
 MASK = {"attention._visible", "attention._AttentionFunction._reduce"}
 GENERATE_WAITS = {"transfer.rows_to_host"}  # once a token or round
 FORCED = {"teacher_forced.teacher_forced", "teacher_forced.complete_warp"}  # once a block
-DECODE_WAITS = {*GENERATE_WAITS, *ATTENTION, *MASK, *FORCED}
-SPECULATE_WAITS = GENERATE_WAITS
+OF_ANSWER = {*ATTENTION, *MASK, "attention_steps.finished"}  # its attention, once an answer
+DECODE_WAITS = {*GENERATE_WAITS, *OF_ANSWER, *FORCED}
+SPECULATE_WAITS = {*GENERATE_WAITS, *OF_ANSWER}
 ALSO = {
     "prompt look-up": {"prompt_lookup.PromptLookup.propose"},  # once a round
     "stop by entropy": {"proposers.ModelProposer.propose"},  # once a drafted token after the first
@@ -89,7 +90,7 @@ def test_routing_does_only_what_mps_can_and_waits_only_where_it_must(pair: Pair,
     mixture = replace(pair, verifier=tiny.language_model(config, 0, config.vocab_size))
     operations, places = measured(ROUTING, "sampling", mixture, tmp_path)
     assert len(operations) > 20
-    assert places == {*SPECULATE_WAITS, "routers.RouterWatch.take"}  # once a generation, or a round
+    assert places == {*GENERATE_WAITS, "routers.RouterWatch.take"}  # once a generation, or a round
 
 
 @pytest.mark.parametrize("stage", [DECODE, SPECULATE], ids=lambda stage: str(stage.name))

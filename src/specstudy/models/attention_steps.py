@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -94,7 +95,7 @@ def _previous(weights: Tensor, start: int, first_key: int) -> Tensor:
 
 def _entropy_bits(nats: Tensor, total: Tensor) -> Tensor:
     """Of weights of that sum made a distribution: nats is the sum of -w ln w over them."""
-    return (nats / total + total.log()) / torch.log(torch.tensor(2.0))
+    return (nats / total + total.log()) / math.log(2)
 
 
 def finished(layers: list[LayerSteps], pays_no_key: bool) -> AttentionSteps:
