@@ -5,7 +5,7 @@ from dataclasses import replace
 from analysed import SMALL, analysed
 
 from specstudy.analysis.declarations import declarations
-from specstudy.report.narrative import findings
+from specstudy.report.narrative import findings, overview
 from specstudy.report.style import number
 
 
@@ -50,3 +50,9 @@ def test_an_intervention_that_was_run_comes_before_the_links() -> None:
     decided = [c for c in result.claims if c.family == "interventions" and c.verdict in ("supported", "contradicted")]
     first = findings.findings(result)[0]
     assert any(claim.statement.rstrip(".") in first for claim in decided)
+
+
+def test_a_speed_that_was_not_timed_is_not_called_unmeasured_decoding() -> None:
+    result, _ = analysed()
+    without = result.by_category[result.by_category["measure"] != result.at("speedup")]
+    assert "speed of" in overview.speed_sentence(replace(result, by_category=without))

@@ -103,9 +103,11 @@ def verdict_words(claim: Claim) -> str:
 
 def speed_sentence(result: AnalysisResult) -> str:
     """The primary condition's speedup, and what the claim on it says of it."""
-    row = mean_row(result, result.at("speedup")) if result.primary else None
-    if row is None or result.primary is None:
+    if result.primary is None:
         return "Speculative decoding was not measured."
+    row = mean_row(result, result.at("speedup"))
+    if row is None:
+        return "The speed of speculative decoding was not measured."
     where = f"At {condition_name(result.primary, result.suffixes)}"
     bounds = interval(row["low"], row["high"])
     if not bounds:
